@@ -1,0 +1,3 @@
+"""Checks published GPU-kernel claims: bundles, claims, evidence, judge, verdicts."""
+
+__version__ = "0.1.0"
