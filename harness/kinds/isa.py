@@ -1,0 +1,35 @@
+"""The binary's listing: identical to a captured one, or holding a pattern a number of times."""
+
+from __future__ import annotations
+
+from harness.bundle import Bundle, Claim
+from harness.tiers import Evidence
+from harness.verdict import TierResult
+
+KIND = "isa"
+TIERS: tuple[str, ...] = ("record", "compile")
+
+
+def identity(claim: Claim) -> tuple[str, ...]:
+    """What tells two such claims apart."""
+    return tuple(str(claim.fields.get(name)) for name in ("check",))
+
+
+def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
+    """What the record tier says of `claim`."""
+    return None
+
+
+def compile(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
+    """What the compile tier says of `claim`."""
+    return None
+
+
+def execute(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
+    """Nothing: the execute tier decides no such claim."""
+    return None
+
+
+def device(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
+    """Nothing: the device tier decides no such claim."""
+    return None
