@@ -1,0 +1,148 @@
+"""What stands in for a GPU and for absent packages while a kernel's source is imported or compiled without them.
+
+Knows which names upstream looks for at import. Must not know any kernel's arguments.
+
+Upstream's kernels import on a machine without a GPU but for three things: pytest markers in test files that
+define a kernel, `torch.cuda.current_stream`, and `aiter` (paged attention). Each stand-in is put in place only
+where the real thing is absent, and only while the `with` block runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from harness.errors import HarnessError
+
+__all__ = ["defining_test", "fly_stream", "gpu_present", "no_gpu", "upstream"]
+
+
+def gpu_present() -> bool:
+    """Whether torch sees a GPU here."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def upstream(module: str) -> Any:
+    """Upstream's `module` (`kernels.…`), which must be on sys.path. Raises HarnessError naming what is missing."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise HarnessError(
+            f"{module}: import failed at {error.name}",
+            remedy="put FlyDSL's source tree on the path (FLYDSL_SRC) and install the compile extra",
+            exit_code=50,
+        ) from error
+
+
+def fly_stream(stream: Any) -> Any:
+    """`stream`, or FlyDSL's own null stream where None."""
+    if stream is not None:
+        return stream
+    return upstream("flydsl.expr").Stream(None)
+
+
+class _Anything(ModuleType):
+    """A module whose every attribute is itself and which can be called: enough for decorators and markers."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
+
+
+@contextmanager
+def _modules(stand_ins: dict[str, ModuleType]) -> Iterator[None]:
+    before = {name: sys.modules.get(name) for name in stand_ins}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
+
+
+@contextmanager
+def no_gpu() -> Iterator[None]:
+    """Where torch sees no GPU: `torch.cuda.current_stream()` gives None instead of raising. Else nothing changes."""
+    import torch
+
+    if gpu_present():
+        yield
+        return
+    real = torch.cuda.current_stream
+    torch.cuda.current_stream = lambda *a, **k: None  # type: ignore[assignment,return-value]
+    try:
+        yield
+    finally:
+        torch.cuda.current_stream = real
+
+
+def defining_test(module: str) -> Any:
+    """Upstream's test file `module` that defines a kernel, imported for that kernel alone.
+
+    pytest and upstream's test helper are stood in for, and the tests' GPU guard is passed; no test is run.
+    """
+    import os
+
+    import torch
+
+    if module in sys.modules:
+        return sys.modules[module]
+    helper = _Anything("tests.test_common")
+    guard = torch.cuda.is_available
+    torch.cuda.is_available = lambda: True
+    before = os.environ.get("FLYDSL_RUN_QUANT")
+    os.environ["FLYDSL_RUN_QUANT"] = "1"
+    hidden = {name: mod for name, mod in sys.modules.items() if name == "tests" or name.startswith("tests.")}
+    for name in hidden:
+        del sys.modules[name]
+    package = ModuleType("tests")
+    package.__path__ = _tests_path()
+    inner = ModuleType("tests.kernels")
+    inner.__path__ = [f"{root}/kernels" for root in package.__path__]
+    try:
+        with _modules(
+            {
+                "pytest": _Anything("pytest"),
+                "tests": package,
+                "tests.kernels": inner,
+                "tests.test_common": helper,
+            }
+        ):
+            return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise HarnessError(
+            f"{module}: import failed at {error.name}",
+            remedy="put FlyDSL's source tree on the path (FLYDSL_SRC) and install the compile extra",
+            exit_code=50,
+        ) from error
+    finally:
+        torch.cuda.is_available = guard
+        if before is None:
+            del os.environ["FLYDSL_RUN_QUANT"]
+        else:
+            os.environ["FLYDSL_RUN_QUANT"] = before
+        sys.modules.update(hidden)
+
+
+def _tests_path() -> list[str]:
+    """Upstream's `tests` directories on sys.path: those beside a `kernels` package."""
+    from pathlib import Path
+
+    return [
+        str(Path(entry or ".") / "tests")
+        for entry in sys.path
+        if (Path(entry or ".") / "kernels" / "softmax_kernel.py").is_file()
+    ]
