@@ -1,0 +1,56 @@
+"""Shared fixtures: the repository, and the source trees and facts that a test may need.
+
+A test that needs a tree which is not here is skipped, and the reason names the variable that would run it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _tree(variable: str) -> Path:
+    value = os.environ.get(variable)
+    if not value:
+        pytest.skip(f"{variable} is not set")
+    path = Path(value)
+    if not path.is_dir():
+        pytest.skip(f"{variable} names no directory: {value}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    """The root of this repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def study_src() -> Path:
+    """The study's unpacked captures (STUDY_SRC)."""
+    return _tree("STUDY_SRC")
+
+
+@pytest.fixture(scope="session")
+def flydsl_src() -> Path:
+    """A FlyDSL checkout or git mirror (FLYDSL_SRC)."""
+    return _tree("FLYDSL_SRC")
+
+
+@pytest.fixture(scope="session")
+def aiter_src() -> Path:
+    """An AITER checkout or git mirror (AITER_SRC)."""
+    return _tree("AITER_SRC")
+
+
+@pytest.fixture(scope="session")
+def facts_dir() -> Path:
+    """The collected facts of the study, beside the repository (`../shared/facts`)."""
+    path = ROOT.parent / "shared" / "facts"
+    if not path.is_dir():
+        pytest.skip("../shared/facts is not there")
+    return path
