@@ -1,26 +1,119 @@
-"""A ratio of two latencies: baseline time over subject time; above 1 the subject is faster."""
+"""A ratio of two latencies: baseline time over subject time; above 1 the subject is faster.
+
+In the regime that was published, the record can only check the arithmetic: do the two printed latencies
+give the printed ratio? In the regime `kernel-trace` the same number is a claim about the kernels
+themselves, and the study's own traces may decide it. The two are different claims (docs/adr/0002).
+"""
 
 from __future__ import annotations
 
 from harness.bundle import Bundle, Claim
+from harness.record.printed import number, printed
+from harness.record.regime import decide, kernel_times
+from harness.record.study import KernelTime
 from harness.tiers import Evidence
-from harness.verdict import TierResult
+from harness.verdict import TierResult, Verdict
 
 KIND = "ratio"
 TIERS: tuple[str, ...] = ("record", "device")
 
+DECIMALS = 2
+"""The study prints the ratios of its scoreboard with two decimals."""
+
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(
-        str(claim.fields.get(name))
-        for name in ("subject_latency", "baseline_latency", "comparison", "cache", "kernel_symbols")
-    )
+    names = ("subject_latency", "baseline_latency", "comparison", "cache")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
     """What the record tier says of `claim`."""
-    return None
+    if claim.published is None:
+        return None
+    times = latencies(claim, bundle)
+    if claim.regime == "kernel-trace":
+        return _by_trace(claim, bundle, evidence, times)
+    if times is None:
+        return TierResult(
+            Verdict.NOT_MEASURED,
+            None,
+            f"the study prints {claim.published} and not the two latencies behind it",
+            "measure both sides: harness reproduce --tier device",
+        )
+    subject, baseline = times
+    derived = baseline / subject
+    agrees = printed(claim.published, decimals=DECIMALS).holds(derived)
+    word = "prints as" if agrees else "does not print as"
+    return TierResult(
+        Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
+        round(derived, 5),
+        f"{number(baseline)} µs / {number(subject)} µs = {derived:.5f}, which {word} {claim.published}",
+        numbers={"subject_us": subject, "baseline_us": baseline, "derived": derived},
+    )
+
+
+def latencies(claim: Claim, bundle: Bundle) -> tuple[float, float] | None:
+    """The published latencies (subject, baseline) that `claim` is made of, or None where one was not
+    published."""
+    values = []
+    for side in ("subject_latency", "baseline_latency"):
+        name = claim.fields.get(side)
+        published = bundle.claim(name).published if name is not None else None
+        if published is None:
+            return None
+        values.append(printed(published).value)
+    return values[0], values[1]
+
+
+def _by_trace(
+    claim: Claim, bundle: Bundle, evidence: Evidence, times: tuple[float, float] | None
+) -> TierResult:
+    """The published ratio as a ratio of kernel times."""
+    subject = kernel_times(claim, bundle, evidence, "subject")
+    if isinstance(subject, TierResult):
+        return subject
+    published = printed(claim.published, decimals=DECIMALS).value
+    baseline = kernel_times(claim, bundle, evidence, "baseline")
+    numbers = {"subject_trace_us": subject.median}
+    if isinstance(baseline, TierResult):
+        return TierResult(
+            Verdict.NOT_MEASURED,
+            None,
+            f"the trace holds no baseline kernel, so no ratio; the subject took {subject.text()}, so that "
+            f"{claim.published} would need a baseline kernel of {number(published * subject.median)} µs",
+            baseline.remedy,
+            numbers,
+        )
+    derived = baseline.median / subject.median
+    numbers |= {"baseline_trace_us": baseline.median, "derived": derived}
+    return TierResult(
+        _verdict(published, derived, claim, times, subject, baseline),
+        round(derived, 3),
+        f"the trace gives {number(baseline.median)} / {number(subject.median)} µs = {derived:.2f} "
+        f"(baseline {baseline.text()}; subject {subject.text()}); {claim.published} is published",
+        numbers=numbers,
+    )
+
+
+def _verdict(
+    published: float,
+    derived: float,
+    claim: Claim,
+    times: tuple[float, float] | None,
+    subject: KernelTime,
+    baseline: KernelTime,
+) -> Verdict:
+    """The medians decide what is equal; unequal, the ratio falls with a latency that is no kernel time."""
+    verdict = decide(published, derived, derived, derived, claim.tolerance)
+    if verdict is Verdict.REPRODUCED or times is None:
+        return verdict if verdict is Verdict.REPRODUCED else Verdict.INCONCLUSIVE
+    parts = zip(times, (subject, baseline), strict=True)
+    fallen = any(
+        decide(time, trace.median, trace.low, trace.high, claim.tolerance) is Verdict.CONTRADICTED
+        for time, trace in parts
+    )
+    return Verdict.CONTRADICTED if fallen else Verdict.INCONCLUSIVE
 
 
 def compile(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

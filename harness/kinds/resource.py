@@ -1,23 +1,166 @@
-"""Registers, LDS, scratch, spills, workgroup, grid and the occupancy that follows."""
+"""Registers, LDS, scratch, spills, workgroup, grid and the occupancy that follows.
+
+Occupancy is waves per SIMD by the gfx950 rule (`harness.compile.occupancy`), never by another architecture's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from harness.bundle import Bundle, Claim
+from harness.compile.occupancy import allocated_vgprs, occupancy
+from harness.record.regime import expected_grid
+from harness.record.study import capture
 from harness.tiers import Evidence
-from harness.verdict import TierResult
+from harness.verdict import TierResult, Verdict
 
 KIND = "resource"
 TIERS: tuple[str, ...] = ("record", "compile", "device")
 
+AUDIT = "set STUDY_SRC to a checkout of the study and run harness audit; or harness reproduce --tier compile"
+
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("metric", "symbol"))
+    return tuple(str(claim.fields.get(name)) for name in ("metric", "symbol", "capture", "variant"))
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
-    """What the record tier says of `claim`."""
+    """What the record tier says of `claim`: the study's own captures against the study's own figures."""
+    if claim.published is None:
+        return None
+    found = capture(evidence.get("study"), claim.fields.get("capture"))
+    metric = str(claim.fields.get("metric"))
+    if found is None:
+        return TierResult(Verdict.NOT_MEASURED, None, "the record holds no capture of this kernel", AUDIT)
+    if metric == "occupancy":
+        return _occupancy(claim, bundle, found)
+    if metric in ("vgpr", "agpr"):
+        return _registers(claim, found, metric)
+    if metric == "grid_workgroups":
+        return _grid(claim, evidence, found)
+    if metric == "workgroup_size":
+        return _workgroup(claim, found)
+    raw = {"lds": found["lds"], "sgpr": found["sgpr"]}.get(metric)
+    if raw is None:
+        return TierResult(Verdict.NOT_MEASURED, None, f"the record holds no {metric} of this kernel", AUDIT)
+    return _compare(claim, raw, f"the capture has {raw}")
+
+
+def _compare(claim: Claim, raw: int, reason: str) -> TierResult:
+    agrees = claim.published == raw
+    tail = "" if agrees else f"; {claim.published} is published"
+    return TierResult(Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, raw, reason + tail)
+
+
+def _registers(claim: Claim, found: Mapping[str, Any], metric: str) -> TierResult:
+    vgpr = found["vgpr"]
+    raw = vgpr["max_index"] if metric == "vgpr" else vgpr.get("agpr_max_index")
+    if raw is None:
+        return TierResult(Verdict.NOT_MEASURED, None, f"the record holds no {metric} of this kernel", AUDIT)
+    file = "v" if metric == "vgpr" else "a"
+    reason = f"the listing names {file}0..{file}{raw - 1}" if raw else f"the listing names no {file} register"
+    if metric == "vgpr" and vgpr["allocated"] is not None:
+        reason += f", {vgpr['allocated']} are allocated"
+    if metric == "vgpr" and vgpr["field"] is not None and vgpr["field"] * 2 == vgpr["allocated"]:
+        halved = f"; the profiler's VGPR_Count of {vgpr['field']} is half of them"
+        if claim.published == vgpr["field"]:
+            return TierResult(Verdict.CONTRADICTED, raw, reason + halved + ", and it is what was published")
+        reason += halved
+    return _compare(claim, raw, reason)
+
+
+def _occupancy(claim: Claim, bundle: Bundle, found: Mapping[str, Any]) -> TierResult:
+    allocated, source = found["vgpr"]["allocated"], "allocated"
+    if allocated is None:
+        published = _published_vgprs(bundle)
+        if published is None:
+            return TierResult(Verdict.NOT_MEASURED, None, "the record holds no register count", AUDIT)
+        allocated, source = allocated_vgprs(published), f"allocated for the {published} published"
+    size = found["workgroup_size"][0] if found["workgroup_size"] else 256
+    rule = occupancy(
+        vgprs=allocated, sgprs=found["sgpr"] or 0, lds_bytes=found["lds"] or 0, workgroup_size=size
+    )
+    limits = ", ".join(rule.limiters)
+    reason = (
+        f"{allocated} VGPRs {source} of 512, {found['lds'] or 0} B of LDS, workgroup {size}: "
+        f"{rule.waves_per_simd} waves/SIMD on gfx950 (limit: {limits})"
+    )
+    observed = found["occupancy"]["observed"]
+    if observed is not None:
+        reason += f", {observed} seen at once"
+    numbers = {"vgpr_allocated": allocated, "waves_per_simd": rule.waves_per_simd, "observed": observed}
+    agrees = claim.published == rule.waves_per_simd
+    if not agrees:
+        reason += f"; {claim.published} is published"
+        if claim.published == min(8, 256 // allocated):
+            reason += f" = 256 // {allocated}, the rule of gfx942"
+    return TierResult(
+        Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, rule.waves_per_simd, reason, numbers=numbers
+    )
+
+
+def _published_vgprs(bundle: Bundle) -> int | None:
+    for claim in bundle.claims:
+        if claim.kind == KIND and claim.fields.get("metric") == "vgpr" and isinstance(claim.published, int):
+            return claim.published
     return None
+
+
+def _triple(value: Any) -> tuple[int, int, int] | None:
+    if isinstance(value, int):
+        return (value, 1, 1)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, int) for part in value):
+        x, y, z = (*value, 1, 1, 1)[:3]
+        return (x, y, z)
+    return None
+
+
+def _times(triple: Any) -> str:
+    return "x".join(str(part) for part in triple)
+
+
+def _grid(claim: Claim, evidence: Evidence, found: Mapping[str, Any]) -> TierResult:
+    """The captured grid against the published one, and against the one that the claimed shape launches."""
+    grid = found["grid_workgroups"]
+    if grid is None:
+        return TierResult(Verdict.NOT_MEASURED, None, "the record holds no grid of this capture", AUDIT)
+    needed = expected_grid(claim.workload, evidence)
+    if needed is not None and needed != tuple(grid):
+        return TierResult(
+            Verdict.CONTRADICTED,
+            _times(grid),
+            f"the captured launch has {_times(grid)} workgroups; the claimed shape launches {_times(needed)}",
+        )
+    published = _triple(claim.published)
+    agrees = published == tuple(grid)
+    reason = f"the captured launch has {_times(grid)} workgroups"
+    reason += ", as the claimed shape needs" if needed is not None else ""
+    return TierResult(
+        Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
+        _times(grid),
+        reason + ("" if agrees else f"; {claim.published} is published"),
+    )
+
+
+def _waves(size: Any) -> int:
+    return -(-int(size[0] * size[1] * size[2]) // 64)
+
+
+def _workgroup(claim: Claim, found: Mapping[str, Any]) -> TierResult:
+    size = found["workgroup_size"]
+    if size is None:
+        return TierResult(
+            Verdict.NOT_MEASURED, None, "the record holds no workgroup size of this capture", AUDIT
+        )
+    agrees = _triple(claim.published) == tuple(size)
+    return TierResult(
+        Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
+        _times(size),
+        f"the captured launch has {_times(size)} work-items a workgroup ({_waves(size)} waves)"
+        + ("" if agrees else f"; {claim.published} is published"),
+    )
 
 
 def compile(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

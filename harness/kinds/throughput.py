@@ -1,13 +1,19 @@
-"""Bytes or operations a second, from a latency and the arithmetic of the workload."""
+"""Bytes or operations a second, from a latency and the arithmetic of the workload (`traffic` of the kernel
+file)."""
 
 from __future__ import annotations
 
 from harness.bundle import Bundle, Claim
+from harness.record.peaks import PEAK_BYTES_PER_S, memory_floor_us
+from harness.record.printed import number, printed
 from harness.tiers import Evidence
-from harness.verdict import TierResult
+from harness.verdict import TierResult, Verdict
 
 KIND = "throughput"
 TIERS: tuple[str, ...] = ("record", "device")
+
+SCALE = {"GB/s": 1e9, "TB/s": 1e12, "TFLOPS": 1e12}
+"""Units per second, decimal as the study has them."""
 
 
 def identity(claim: Claim) -> tuple[str, ...]:
@@ -16,8 +22,47 @@ def identity(claim: Claim) -> tuple[str, ...]:
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
-    """What the record tier says of `claim`."""
-    return None
+    """What the record tier says of `claim`: the printed rate against the printed latency.
+
+    The latency is rounded too: every latency that prints as published is allowed, and no other.
+    """
+    if claim.published is None:
+        return None
+    name = claim.fields.get("latency")
+    latency = bundle.claim(name) if name is not None else None
+    if latency is None or latency.published is None:
+        return _open(claim, "the study prints no latency for this rate")
+    work = evidence.get("workloads", {}).get(claim.workload or latency.workload or "", {})
+    quantity = str(claim.fields.get("quantity", "flops" if claim.unit == "TFLOPS" else "bytes"))
+    amount = work.get(quantity)
+    if not amount:
+        return _open(claim, str(work.get("missing", f"the kernel file counts no {quantity}")))
+    scale = SCALE[str(claim.unit)] * 1e-6
+    time, rate = printed(latency.published), printed(claim.published)
+    derived = amount / time.value / scale
+    agrees = rate.meets(amount / time.high / scale, amount / time.low / scale)
+    formula = work.get(f"{quantity}_formula", quantity)
+    unit = "bytes" if quantity == "bytes" else "operations"
+    reason = (
+        f"{number(amount)} {unit} ({formula}) in {number(time.value)} µs is {number(derived)} {claim.unit}"
+    )
+    if not agrees:
+        need = amount / rate.value / scale
+        reason += f"; {claim.published} would need {number(need)} µs"
+    if quantity == "bytes" and memory_floor_us(amount) > time.high:
+        reason += f"; MI350X peaks at {PEAK_BYTES_PER_S / 1e9:,.0f} GB/s, so the latency is not of this shape"
+    return TierResult(
+        Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
+        round(derived, 2),
+        reason,
+        numbers={quantity: amount, "latency_us": time.value, "derived": derived},
+    )
+
+
+def _open(claim: Claim, why: str) -> TierResult:
+    return TierResult(
+        Verdict.NOT_MEASURED, None, why, "measure it on an MI350X: harness reproduce --tier device"
+    )
 
 
 def compile(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

@@ -1,23 +1,200 @@
-"""What a thread trace says: totals, stall share, taxonomy, mapped rows, wave states."""
+"""What a thread trace says: totals, stall share, taxonomy, mapped rows, executed rows, wave states.
+
+A capture that cannot carry a figure makes it INVALID, however well the sums agree.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from harness.bundle import Bundle, Claim
+from harness.record.printed import printed
+from harness.record.study import capture, spoiled
 from harness.tiers import Evidence
-from harness.verdict import TierResult
+from harness.verdict import TierResult, Verdict
 
 KIND = "trace"
 TIERS: tuple[str, ...] = ("record", "device")
 
+AUDIT = "set STUDY_SRC to a checkout of the study and run harness audit"
+
+WAVE_STATES: tuple[str, ...] = ("idle", "exec", "wait", "stall")
+"""States 1 to 4 of the decoder's own enumeration (rocprofiler-sdk, trace_decoder_types.h; 0 is EMPTY)."""
+
+SHIFTED: Mapping[str, str] = {"exec": "idle", "wait": "exec", "stall": "wait", "sleep": "stall"}
+"""The study numbers the states 1 EXEC, 2 WAIT, 3 STALL, 4 SLEEP: its name, and what that number is."""
+
+
+Judge = Callable[[Claim, Mapping[str, Any]], TierResult | None]
+
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("metric", "symbol", "capture"))
+    return tuple(str(claim.fields.get(name)) for name in ("metric", "symbol", "capture", "variant"))
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
     """What the record tier says of `claim`."""
-    return None
+    if claim.published is None:
+        return None
+    metric = str(claim.fields.get("metric"))
+    found = capture(evidence.get("study"), claim.fields.get("capture"))
+    if found is None:
+        return TierResult(Verdict.NOT_MEASURED, None, "the record holds no capture of this kernel", AUDIT)
+    fault = spoiled(found, metric)
+    if fault is not None:
+        return TierResult(
+            Verdict.INVALID, None, f"this capture cannot carry it: {fault['message']}", fault.get("remedy")
+        )
+    judge = _JUDGES.get(metric)
+    answer = judge(claim, found) if judge is not None else None
+    if answer is None:
+        return TierResult(
+            Verdict.NOT_MEASURED,
+            None,
+            f"the record holds no {metric.replace('_', ' ')} of this capture",
+            AUDIT,
+        )
+    return answer
+
+
+def _result(agrees: bool, value: float | int | str, reason: str, claim: Claim) -> TierResult:
+    tail = "" if agrees else f"; {claim.published} is published"
+    return TierResult(Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, value, reason + tail)
+
+
+def _rows(published: Any, instructions: int) -> tuple[bool, str]:
+    """Row counts of code.json include one label row; a published count may, too."""
+    if published == instructions:
+        return True, f"{instructions:,} instruction rows"
+    return published == instructions + 1, f"{instructions:,} instruction rows and one label row"
+
+
+def _instructions(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+    if found["instructions"] is None:
+        return None
+    agrees, reason = _rows(claim.published, found["instructions"])
+    return _result(agrees, found["instructions"], reason, claim)
+
+
+def _mapped(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+    mapped, rows = found["mapped"], found["instructions"]
+    if mapped is None or rows is None:
+        return None
+    text = str(claim.published)
+    reason = f"{mapped:,} of {rows:,} instruction rows carry a source line"
+    if "/" in text:
+        left, right = (int(part.replace(",", "")) for part in text.split("/"))
+        agrees = left == mapped and _rows(right, rows)[0]
+    elif claim.unit in ("%", "percent"):
+        figure = printed(claim.published, decimals=1)
+        agrees = figure.holds(100 * mapped / rows) or figure.holds(100 * mapped / (rows + 1))
+    else:
+        agrees = claim.published == mapped
+    if agrees and mapped and "label" not in reason and claim.published != mapped:
+        reason += "; code.json has one label row more"
+    return _result(agrees, f"{mapped}/{rows}", reason, claim)
+
+
+def _total(name: str) -> Judge:
+    def judge(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+        raw = found["cycles"][name]
+        if raw is None:
+            return None
+        agrees = printed(claim.published).holds(raw)
+        return _result(agrees, raw, f"{raw:,} {name} cycles summed over {found['waves']} waves", claim)
+
+    return judge
+
+
+def _stall_share(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+    total, stall = found["cycles"]["total"], found["cycles"]["stall"]
+    if not total:
+        return None
+    share = 100 * stall / total
+    reason = f"{stall:,} of {total:,} cycles are stalled: {share:.2f} %"
+    return _result(printed(claim.published, decimals=1).holds(share), round(share, 2), reason, claim)
+
+
+def _count(name: str, words: str) -> Judge:
+    def judge(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+        raw = found[name]
+        if raw is None:
+            return None
+        return _result(claim.published == raw, raw, f"{raw:,} {words}", claim)
+
+    return judge
+
+
+def _shares(found: Mapping[str, Any]) -> Mapping[str, float] | None:
+    shares: Mapping[str, float] | None = found.get("taxonomy_study_rule") or found["taxonomy"]
+    return shares
+
+
+def _taxonomy(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+    shares = _shares(found)
+    if shares is None or not isinstance(claim.published, Mapping):
+        return None
+    off = [
+        f"{name} {shares.get(name, 0.0):.2f} % (published {value})"
+        for name, value in claim.published.items()
+        if not printed(value, decimals=1).holds(shares.get(name, 0.0))
+    ]
+    top = max(shares, key=lambda name: shares[name])
+    if off:
+        return TierResult(Verdict.CONTRADICTED, f"{top} {shares[top]:.1f} %", "re-derived: " + ", ".join(off))
+    count = len(claim.published)
+    reason = (
+        f"all {count} published shares of the stall cycles agree as printed, led by {top} {shares[top]:.2f} %"
+    )
+    return TierResult(Verdict.REPRODUCED, f"{top} {shares[top]:.1f} %", reason)
+
+
+def _dominant(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+    shares = _shares(found)
+    if not shares:
+        return None
+    top = max(shares, key=lambda name: shares[name])
+    published = shares.get(str(claim.published), 0.0)
+    reason = f"{top} holds {shares[top]:.2f} % of the stall cycles"
+    if top != claim.published:
+        reason += f", {claim.published} {published:.2f} %"
+    return _result(top == claim.published, top, reason, claim)
+
+
+def _wave_states(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
+    """Published shares by state name against the decoder's enumeration."""
+    states = found["wave_states"]
+    if states is None or not isinstance(claim.published, Mapping):
+        return None
+    published = {str(name).lower(): printed(value, decimals=1) for name, value in claim.published.items()}
+    by_name = all(name in states and figure.holds(states[name]) for name, figure in published.items())
+    measured = ", ".join(f"{name.upper()} {states[name]:.1f}" for name in WAVE_STATES)
+    value = f"EXEC {states['exec']:.1f} %"
+    if by_name:
+        return TierResult(Verdict.REPRODUCED, value, f"by the decoder's enumeration: {measured} %")
+    shifted = all(
+        name in SHIFTED and figure.holds(states[SHIFTED[name]]) for name, figure in published.items()
+    )
+    reason = f"by the decoder's enumeration (1 IDLE, 2 EXEC, 3 WAIT, 4 STALL) it is {measured} %"
+    if shifted:
+        reason += ": the published numbers are right and their names shifted by one"
+    return TierResult(Verdict.CONTRADICTED, value, reason)
+
+
+_JUDGES: Mapping[str, Judge] = {
+    "instructions": _instructions,
+    "mapped": _mapped,
+    "total_cycles": _total("total"),
+    "stall_cycles": _total("stall"),
+    "stall_share": _stall_share,
+    "waves": _count("waves", "waves were sampled"),
+    "executed": _count("executed", "instruction rows were executed"),
+    "taxonomy": _taxonomy,
+    "dominant_stall": _dominant,
+    "wave_states": _wave_states,
+}
 
 
 def compile(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

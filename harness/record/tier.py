@@ -1,0 +1,75 @@
+"""Gathers the record: the study's own figures, and the arithmetic of each workload.
+
+Knows where they are (`evidence/study.json`, the kernel file). Must not judge. Needs no torch, no numpy, no
+network, so this tier works everywhere; what is missing is missing by name, and the kinds say what that
+costs.
+
+What it gives: `study` (the mapping of `schema/study.schema.json`, or None) and `workloads`: for each
+workload of the bundle `{"bytes", "flops", "bytes_formula", "flops_formula", "grid"}`, or `{"missing":
+why}`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from harness.bundle import Bundle, Workload
+from harness.errors import HarnessError
+from harness.kernels import get
+from harness.kernels.base import KernelModule
+from harness.tiers import Context, Evidence
+
+__all__ = ["STUDY", "gather"]
+
+STUDY = "evidence/study.json"
+
+
+def gather(bundle: Bundle, context: Context) -> Evidence:
+    """The record of `bundle`. Raises HarnessError where a file is there and cannot be read."""
+    try:
+        module: KernelModule | None = get(bundle.id)
+    except HarnessError:
+        module = None
+    return {
+        "study": _study(bundle),
+        "workloads": {one.id: _arithmetic(one, module) for one in bundle.workloads},
+    }
+
+
+def _study(bundle: Bundle) -> dict[str, Any] | None:
+    path = bundle.path / STUDY
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        data: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise HarnessError(
+            f"{path}: not JSON: {error}", remedy="restore it: git checkout, or harness audit"
+        ) from error
+    if data.get("schema_version") != 1:
+        raise HarnessError(f"{path}: schema_version: must be 1 (got {data.get('schema_version')!r})")
+    return data
+
+
+def _arithmetic(workload: Workload, module: KernelModule | None) -> dict[str, Any]:
+    if module is None:
+        return {"missing": "there is no kernel file with this kernel's arithmetic"}
+    unsaid = sorted({*workload.unknown, *(name for name, value in workload.dims.items() if value is None)})
+    if unsaid:
+        return {"missing": f"the study leaves {', '.join(unsaid)} unsaid"}
+    dims = {**workload.dims, **workload.dtypes}
+    try:
+        traffic = module.traffic(dims)
+    except (HarnessError, KeyError) as error:
+        return {"missing": f"the workload does not fix the kernel's arithmetic: {error}"}
+    grid = getattr(module, "grid", None)
+    return {
+        "bytes": traffic.bytes,
+        "flops": traffic.flops,
+        "bytes_formula": traffic.bytes_formula,
+        "flops_formula": traffic.flops_formula,
+        "grid": list(grid(dims)) if grid is not None else None,
+    }
