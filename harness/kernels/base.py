@@ -22,8 +22,9 @@ A kernel file has these names at module level (`KernelModule`):
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import inf, nan
+from dataclasses import dataclass, field
+from math import isfinite
+
 from typing import Any, Protocol
 
 from harness.errors import HarnessError
@@ -140,10 +141,10 @@ class Baseline:
     """One implementation that a subject is compared with.
 
     `role` is "claim" (the study's own baseline) or "other" (a strong alternative, judged apart).
-    `requires` is "torch", "aiter" or "flydsl". `expects` is a regular expression that the kernel symbol seen at run time
-    must match for the comparison to be the claimed one, None where any kernel will do. `build(dims, tensors)`
+    `requires` is "torch", "aiter" or "flydsl". `expects` is a regular expression that a kernel symbol seen at run
+    time must match for the comparison to be the claimed one, None where any kernel will do. `build(dims, tensors)`
     returns the launch; it may raise HarnessError. `entry_point` is `module:function`.
-    `outputs` names the tensors it writes, comparable with the reference of the same name.
+    `outputs` maps an output of the subject to the tensor that this one writes instead (same shape and meaning).
     """
 
     id: str
@@ -154,7 +155,7 @@ class Baseline:
     expects: str | None
     region: Region
     build: Callable[[Dims, Tensors], Launch]
-    outputs: tuple[str, ...] = ()
+    outputs: Mapping[str, str] = field(default_factory=dict)
     note: str | None = None
 
 
@@ -162,8 +163,7 @@ class Baseline:
 class Capture:
     """One captured listing: its path below the study's `examples/`, the workload that gives it, and its symbol.
 
-    `source` is the FlyDSL commit of the kernel's source where it is not the bundle's; `stage` picks the launch
-    where a bundle has several kernels.
+    `source` is the FlyDSL commit of the kernel's source where it is not the bundle's.
     """
 
     path: str
@@ -217,7 +217,7 @@ def fill(defaults: Dims, dims: Dims) -> dict[str, Any]:
             )
         if isinstance(value, int) and not isinstance(value, bool) and value < 0:
             raise HarnessError(f"dimension {name}: must not be negative (got {value})")
-        if isinstance(value, float) and value in (inf, -inf, nan):
+        if isinstance(value, float) and not isfinite(value):
             raise HarnessError(f"dimension {name}: must be finite (got {value})")
         out[name] = value
     return out

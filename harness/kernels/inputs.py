@@ -9,12 +9,27 @@ tensor's shape never moves another's values.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.kernels.base import Check, Tensors, Tolerance
+from harness.kernels.base import Baseline, Check, Dims, Launch, Region, Tensors, Tolerance
 
-__all__ = ["check", "dtype", "normal", "poison", "ramp", "uniform"]
+__all__ = [
+    "check",
+    "distinct",
+    "dtype",
+    "known",
+    "normal",
+    "poison",
+    "quantise_rows",
+    "ramp",
+    "rounded",
+    "shuffle_weight",
+    "torch_baseline",
+    "uniform",
+]
 
 _TILE = 1 << 22
 """Elements drawn for a large tensor; the rest repeats them (one second of CPU time instead of minutes)."""
@@ -131,3 +146,86 @@ def check(outputs: Tensors, reference: Tensors, tolerance: Tolerance) -> tuple[C
             )
         )
     return tuple(results)
+
+
+def known(dims: Dims, name: str, allowed: tuple[Any, ...]) -> None:
+    """HarnessError unless dimension `name` is one of `allowed`."""
+    if dims[name] not in allowed:
+        raise HarnessError(
+            f"dimension {name}: must be one of {', '.join(map(str, allowed))} for this kernel (got {dims[name]!r})",
+            remedy="choose a shape that the kernel supports; docs/kernels.md lists the workloads",
+        )
+
+
+_HALF_ULP: Mapping[str, float] = MappingProxyType(
+    {"f32": 2.0**-24, "fp32": 2.0**-24, "f16": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
+)
+"""Largest relative error of one rounding to nearest even, normal numbers (bf16: 8 significant bits)."""
+
+
+def rounded(kind: str, *, terms: int = 1, atol: float = 0.0, roundings: int = 1, why: str = "") -> Tolerance:
+    """Error allowed to `roundings` roundings to `kind` after float32 arithmetic over `terms` summands.
+
+    A float32 sum of n terms errs by at most about n * 2^-24 relative to the sum of magnitudes; in tree order and
+    with random signs by far less, so sqrt(n) * 2^-22 is given, which leaves room for a fast exp2 or reciprocal (2 ulp).
+    """
+    rtol = roundings * _HALF_ULP[kind] * (1 + 2.0**-6) + terms**0.5 * 2.0**-22
+    reason = f"{roundings} rounding(s) to {kind}, and float32 arithmetic over {terms} terms"
+    return Tolerance(atol, rtol, reason + (f"; {why}" if why else ""))
+
+
+def torch_baseline(
+    id: str,
+    role: str,
+    entry_point: str,
+    build: Callable[[Dims, Tensors], Launch],
+    outputs: Mapping[str, str],
+    *,
+    inside: tuple[str, ...] = (),
+    outside: tuple[str, ...] = (),
+    note: str | None = None,
+) -> Baseline:
+    """A baseline in torch's own operators: it runs wherever torch does."""
+    region = Region(
+        inside=("torch dispatch", "its kernels", *inside), outside=("allocation of inputs and outputs", *outside)
+    )
+    return Baseline(id, role, "torch", entry_point, "torch", None, region, build, MappingProxyType(dict(outputs)), note)
+
+
+def quantise_rows(values: Any, kind: str = "fp8") -> tuple[Any, Any]:
+    """(q, scale): each row of `values` [R, K] f32 over its scale [R, 1] f32, amax / 448 for fp8 and / 127 for int8."""
+    import torch
+
+    top = {"fp8": 448.0, "int8": 127.0}[kind]
+    scale = values.abs().amax(dim=-1, keepdim=True).to(torch.float32) / top
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+    scaled = values.to(torch.float32) / scale
+    return (scaled if kind == "fp8" else scaled.round()).to(dtype(kind)).contiguous(), scale
+
+
+def shuffle_weight(weight: Any, rows: int = 16, lane_bytes: int = 16) -> Any:
+    """A weight [..., N, K] in the preshuffled layout that CDNA matrix kernels read: blocks of `rows` N by 2 lanes K.
+
+    The K of one block is 2 * `lane_bytes` bytes. Within a block the order is (K half, N, K within the lane), so that
+    one lane's bytes for its row lie together (AITER's and FlyDSL's layout (16, 16)).
+    """
+    lane = lane_bytes // weight.element_size()
+    *batch, count, depth = weight.shape
+    if count % rows or depth % (2 * lane):
+        raise HarnessError(f"a weight of {count} by {depth} cannot be preshuffled in blocks of {rows} by {2 * lane}")
+    blocks = weight.reshape(*batch, count // rows, rows, depth // (2 * lane), 2, lane)
+    at = len(batch)
+    order = [*range(at), at, at + 2, at + 3, at + 1, at + 4]
+    return blocks.permute(*order).contiguous().reshape(weight.shape)
+
+
+def distinct(count: int, kind: str) -> Any:
+    """`count` different values in [-2, 2], evenly spaced and each exact in `kind`, rising, on the CPU."""
+    import torch
+
+    step = 2.0 ** -torch.tensor(count / 4).log2().floor().item()
+    values = (torch.arange(count, dtype=torch.float64) - count // 2) * step / 2
+    out = values.to(dtype(kind))
+    if not torch.equal(out.to(torch.float64), values):
+        raise HarnessError(f"{count} distinct values do not fit {kind}", remedy="choose fewer experts")
+    return out

@@ -10,15 +10,18 @@ where the real thing is absent, and only while the `with` block runs.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from harness.errors import HarnessError
 
-__all__ = ["defining_test", "fly_stream", "gpu_present", "no_gpu", "upstream"]
+__all__ = ["defining_test", "fly_stream", "gpu_present", "no_gpu", "private_copy", "private_name", "upstream"]
 
 
 def gpu_present() -> bool:
@@ -45,6 +48,26 @@ def fly_stream(stream: Any) -> Any:
     if stream is not None:
         return stream
     return upstream("flydsl.expr").Stream(None)
+
+
+def private_name(module: str) -> str:
+    """The name under which a patched copy of upstream's `module` is loaded beside it."""
+    return f"harness_private.{module}"
+
+
+def private_copy(path: Path, module: str) -> Any:
+    """The patched copy of upstream's `module` at `path`, loaded under `private_name`, so that both live in one
+    process. Its own imports (`kernels.…`) are upstream's. Raises HarnessError where the file is not there."""
+    if not path.is_file():
+        raise HarnessError(f"{path}: no such file", remedy="write the patched copy first (harness compile)")
+    name = private_name(module)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise HarnessError(f"{path}: not a Python module")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 class _Anything(ModuleType):
@@ -94,8 +117,6 @@ def defining_test(module: str) -> Any:
 
     pytest and upstream's test helper are stood in for, and the tests' GPU guard is passed; no test is run.
     """
-    import os
-
     import torch
 
     if module in sys.modules:
@@ -139,8 +160,6 @@ def defining_test(module: str) -> Any:
 
 def _tests_path() -> list[str]:
     """Upstream's `tests` directories on sys.path: those beside a `kernels` package."""
-    from pathlib import Path
-
     return [
         str(Path(entry or ".") / "tests")
         for entry in sys.path
