@@ -74,8 +74,8 @@ def write_errors(path: Path) -> Iterator[None]:
 def open_cache() -> Cache:
     """The cache: `HARNESS_CACHE` where set (it must be writable), else the user's cache directory.
 
-    Where the user's own cannot be written (a read-only home), a private directory under the system's temporary
-    directory serves, and `note` says so.
+    Where the user's own cannot be written (a read-only home), a private directory under the system's
+    temporary directory serves, and `note` says so.
     """
     named = os.environ.get(VARIABLE)
     if named:

@@ -150,7 +150,9 @@ _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
 def _binary_attribute(text: str) -> bytes:
-    """The bytes of the first `bin = "..."` attribute of an MLIR module (escapes: backslash and two hex digits)."""
+    """The bytes of the first `bin = "..."` attribute of an MLIR module (escapes: backslash and two hex
+    digits).
+    """
     match = re.search(r'\bbin = "((?:[^"\\]|\\.)*)"', text, re.DOTALL)
     if match is None:
         raise HarnessError("the dumped module holds no binary: FlyDSL's dump format is not the one of 0.2.0")

@@ -1,8 +1,9 @@
 """Large tensors without contents, for a launch that is compiled and never run.
 
 A compile looks at shapes, strides and dtypes; filling gigabytes to be ignored costs minutes. Inside
-`hollow_tensors()` any torch operation on a large tensor gives memory that was allocated and never touched, and
-small tensors (routing tables, block tables, scalars) are computed as ever. Must not be used where a kernel runs.
+`hollow_tensors()` any torch operation on a large tensor gives memory that was allocated and never
+touched, and small tensors (routing tables, block tables, scalars) are computed as ever. Must not be
+used where a kernel runs.
 """
 
 from __future__ import annotations

@@ -20,10 +20,12 @@ class CompileRequest:
     """One launch to compile.
 
     module: dotted name of a kernel module (`harness.kernels.softmax`: `make_inputs(dims, device=, seed=)` and
-    `subject(dims, tensors) -> launch`), or of a Triton one (`triton_kernels(dims)`, see `harness.compile.worker`).
+    `subject(dims, tensors) -> launch`), or of a Triton one (`triton_kernels(dims)`, see
+    `harness.compile.worker`).
     dims: the workload's dimensions. sources: directories put first on the import path, upstream's root among
-    them. layer: a directory holding a `flydsl` package that stands before the wheel's, or None for the wheel as
-    published. digest: what identifies the content of `sources` and `layer` (a commit, or a hash).
+    them. layer: a directory holding a `flydsl` package that stands before the wheel's, or None for the
+    wheel as published. digest: what identifies the content of `sources` and `layer` (a commit, or a
+    hash).
     """
 
     module: str

@@ -1,8 +1,8 @@
 """The gfx950 toolchain, assembled from Python wheels alone: no root, no ROCm, no system package.
 
 FlyDSL's wheel holds MLIR and LLVM; MLIR asks for a ROCm tree with two bitcode libraries and a linker. The
-Triton wheel has all three, so a small tree over them is made in the cache. Knows wheels, versions and that tree;
-must not know kernels or claims.
+Triton wheel has all three, so a small tree over them is made in the cache. Knows wheels, versions and
+that tree; must not know kernels or claims.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _OURS = ("FLYDSL_", "TRITON_", "AITER_", "HIP_", "HSA_", "ROCM_", "ROCR_", "MLIR
 class Toolchain:
     """A ROCm tree for MLIR and the wheels behind it.
 
-    `triton` is the directory of the `triton` package that it was made from; `versions` are those of the wheels,
-    `digest` tells two toolchains apart (versions, bitcode, linker).
+    `triton` is the directory of the `triton` package that it was made from; `versions` are those of the
+    wheels, `digest` tells two toolchains apart (versions, bitcode, linker).
     """
 
     sysroot: Path
@@ -48,15 +48,22 @@ class Toolchain:
     versions: Mapping[str, str]
     digest: str
 
+    @property
+    def library(self) -> Path:
+        """The shared library with LLVM's assembler and linker."""
+        return self.triton / "_C" / "libtriton.so"
+
 
 def assemble(cache: Cache, *, offline: bool = False) -> Toolchain:
-    """The toolchain, made in `cache` on first use. HarnessError where a wheel is missing or of another version."""
+    """The toolchain, made in `cache` on first use. HarnessError where a wheel is missing or of another
+    version.
+    """
     versions = {"flydsl": _flydsl_version(), "torch": _torch_version(), "triton": TRITON}
     versions["python"] = ".".join(str(part) for part in sys.version_info[:3])
     triton = _triton_package(cache, offline=offline)
     bitcode = {name: triton / "backends" / "amd" / "lib" / name for name in ("ocml.bc", "ockl.bc")}
     library = triton / "_C" / "libtriton.so"
-    linker = Path(__file__).with_name("linker.py")
+    tool = Path(__file__).with_name("llvm_tool.py")
     missing = [str(path) for path in (*bitcode.values(), library) if not path.is_file()]
     if missing:
         raise HarnessError(
@@ -65,7 +72,7 @@ def assemble(cache: Cache, *, offline: bool = False) -> Toolchain:
         )
     parts = [f"{name} {_sha256(path)}" for name, path in sorted(bitcode.items())]
     parts += [
-        f"linker {_sha256(linker)}",
+        f"tool {_sha256(tool)}",
         *(f"{name} {version}" for name, version in sorted(versions.items())),
     ]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -76,11 +83,11 @@ def assemble(cache: Cache, *, offline: bool = False) -> Toolchain:
         (root / "llvm" / "bin").mkdir(parents=True)
         for name, path in bitcode.items():
             shutil.copyfile(path, root / "amdgcn" / "bitcode" / name)
-        shutil.copyfile(linker, root / "llvm" / "bin" / "linker.py")
+        shutil.copyfile(tool, root / "llvm" / "bin" / tool.name)
         lld = root / "llvm" / "bin" / "ld.lld"
         command = " ".join(shlex.quote(word) for word in (sys.executable, "-I"))
         lld.write_text(
-            f'#!/bin/sh\nexec {command} "$(dirname "$0")/linker.py" {shlex.quote(str(library))} "$@"\n'
+            f'#!/bin/sh\nexec {command} "$(dirname "$0")/{tool.name}" {shlex.quote(str(library))} link "$@"\n'
         )
         lld.chmod(0o755)
 
@@ -92,8 +99,8 @@ def environment(
 ) -> dict[str, str]:
     """The environment of one compile in its private directory `work`, with `path` first on the import path.
 
-    `arch` None leaves FLYDSL_GPU_ARCH out, which a test does: builders ask for it and fall back to gfx942 while
-    ARCH still makes the backend assemble for gfx950.
+    `arch` None leaves FLYDSL_GPU_ARCH out, which a test does: builders ask for it and fall back to
+    gfx942 while ARCH still makes the backend assemble for gfx950.
     """
     kept = {
         name: value
@@ -159,10 +166,11 @@ def _installed_triton() -> str | None:
 
 
 def _triton_package(cache: Cache, *, offline: bool) -> Path:
-    """The directory of the `triton` package 3.6.0: the environment's, or the pinned wheel unpacked in the cache.
+    """The directory of the `triton` package 3.6.0: the environment's, or the pinned wheel unpacked in
+    the cache.
 
-    Another version's bitcode would be linked into kernels that call exp2, and the ISA would not be the claimed
-    one; the environment's own Triton is left alone.
+    Another version's bitcode would be linked into kernels that call exp2, and the ISA would not be the
+    claimed one; the environment's own Triton is left alone.
     """
     if _installed_triton() == TRITON:
         spec = importlib.util.find_spec("triton")

@@ -1,8 +1,8 @@
 """The process in which one launch is compiled: `python -m harness.compile.worker REQUEST RESULT`.
 
-It imports a kernel module, makes its tensors, calls its launch once, and writes what came of it: FlyDSL itself
-dumps the code object, since the environment says so (`harness.compile.toolchain.environment`). A second call in
-the same process would dump nothing, so a worker serves one request and ends.
+It imports a kernel module, makes its tensors, calls its launch once, and writes what came of it: FlyDSL
+itself dumps the code object, since the environment says so (`harness.compile.toolchain.environment`). A
+second call in the same process would dump nothing, so a worker serves one request and ends.
 
 A module with `triton_kernels(dims)` holds Triton kernels instead: a sequence of
 `(name, function, signature, constexprs, options)` as `triton.compiler.ASTSource` takes them.
@@ -26,7 +26,9 @@ __all__: list[str] = []
 
 
 def main(arguments: list[str]) -> int:
-    """Serve one request file; the result file is written whatever happens. Returns 0, or 1 where it failed."""
+    """Serve one request file; the result file is written whatever happens. Returns 0, or 1 where it
+    failed.
+    """
     request = json.loads(Path(arguments[0]).read_text())
     result: dict[str, Any] = {"ok": True, "error": None}
     try:
