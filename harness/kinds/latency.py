@@ -20,7 +20,8 @@ TIERS: tuple[str, ...] = ("record", "device")
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("side", "kernel_symbols", "implementation"))
+    names = ("side", "implementation", "stage", "run", "kernels")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

@@ -12,7 +12,8 @@ TIERS: tuple[str, ...] = ("execute", "device")
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("metric", "reference"))
+    names = ("metric", "reference", "implementation")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

@@ -12,7 +12,8 @@ TIERS: tuple[str, ...] = ("execute",)
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return ()
+    names = ("symbol",)
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

@@ -23,7 +23,8 @@ AUDIT = "set STUDY_SRC to a checkout of the study and run harness audit; or harn
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("metric", "symbol", "capture", "variant"))
+    names = ("metric", "symbol", "capture", "stage")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

@@ -18,7 +18,8 @@ SCALE = {"GB/s": 1e9, "TB/s": 1e12, "TFLOPS": 1e12}
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("latency", "quantity"))
+    names = ("latency", "quantity", "side", "implementation", "stage", "run")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

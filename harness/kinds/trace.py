@@ -31,7 +31,8 @@ Judge = Callable[[Claim, Mapping[str, Any]], TierResult | None]
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    return tuple(str(claim.fields.get(name)) for name in ("metric", "symbol", "capture", "variant"))
+    names = ("metric", "symbol", "capture")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
