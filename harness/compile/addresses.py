@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from harness.compile.codeobject import KernelCode, symbol_addresses
 from harness.compile.isa import Listing, instructions
@@ -60,9 +61,10 @@ def assemble_text(source: str, toolchain: Toolchain, origin: str) -> bytes:
         text, made = Path(scratch) / "in.s", Path(scratch) / "out.o"
         text.write_text(source)
         tool = Path(__file__).with_name("llvm_tool.py")
-        command = [sys.executable, "-I", str(tool), str(toolchain.library), "assemble", ARCH, str(text),
-        str(made)] done = subprocess.run(command, capture_output=True, text=True, timeout=120) if
-        done.returncode != 0 or not made.is_file():
+        command = [sys.executable, "-I", str(tool), str(toolchain.library)]
+        command += ["assemble", ARCH, str(text), str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0 or not made.is_file():
             said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
             raise HarnessError(f"{origin}: does not assemble for {ARCH}: {said[0]}")
         return made.read_bytes()
@@ -79,8 +81,9 @@ def code_listing(source: str, kernel: KernelCode, toolchain: Toolchain, origin: 
     base = labels[symbol]
     wrong = _first_differing_byte(made, base, kernel.code)
     if wrong is not None:
-        raise HarnessError(f"{origin}: not the listing of the code object: the code differs at byte
-        {wrong} of {symbol}")
+        raise HarnessError(
+            f"{origin}: not the listing of the code object: the code of {symbol} differs at byte {wrong}"
+        )
     text = tuple(instructions(_body(source, symbol)))
     starts = [labels[f"{PC}{index}"] - base for index in range(len(text))]
     gaps = {labels[name] - base for name in labels if name.startswith(GAP)}
@@ -94,8 +97,8 @@ def code_listing(source: str, kernel: KernelCode, toolchain: Toolchain, origin: 
         for offset in range(end, stop, 4):
             word = int.from_bytes(kernel.code[offset : offset + 4], "little")
             if word & 0xFFFF0000 != S_NOP:
-                raise HarnessError(f"{origin}: padding of {symbol} at byte {offset} is no s_nop
-                (0x{word:08x})")
+                where = f"{symbol} at byte {offset}"
+                raise HarnessError(f"{origin}: padding of {where} is no s_nop (0x{word:08x})")
             listed.append(f"s_nop {word & 0xFFFF}")
             addresses.append(kernel.address + offset)
     return Listing(symbol, tuple(listed), tuple(addresses), "code object")
@@ -119,7 +122,7 @@ def _first_differing_byte(made: bytes, base: int, code: bytes) -> int | None:
     """Where the object's bytes from `base` on differ from `code`; what the linker fills in is left out."""
     from elftools.elf.elffile import ELFFile
 
-    elf = ELFFile(io.BytesIO(made))
+    elf: Any = ELFFile(io.BytesIO(made))
     text = elf.get_section_by_name(".text").data()[base : base + len(code)]
     if text == code:
         return None

@@ -115,7 +115,7 @@ def symbol_addresses(data: bytes) -> dict[str, int]:
     """Value of every named symbol in the symbol table of an ELF object (`data`)."""
     from elftools.elf.elffile import ELFFile
 
-    table = ELFFile(io.BytesIO(data)).get_section_by_name(".symtab")
+    table: Any = ELFFile(io.BytesIO(data)).get_section_by_name(".symtab")
     return {symbol.name: symbol["st_value"] for symbol in table.iter_symbols() if symbol.name}
 
 

@@ -35,24 +35,23 @@ def hollow_tensors(large: int = LARGE) -> Iterator[None]:
             return torch.device("meta")
         return value
 
-    class Hollow(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if func.is_view:
-                return func(*args, **kwargs)
-            inputs = [value for value in tree_iter((args, kwargs)) if isinstance(value, torch.Tensor)]
-            if inputs and not any(is_large(value) for value in inputs):
-                return func(*args, **kwargs)
-            try:
-                shapes = func(*tree_map(to_meta, args), **_without_generator(tree_map(to_meta, kwargs)))
-            except (RuntimeError, NotImplementedError, TypeError):
-                return func(*args, **kwargs)  # needs the values (item, nonzero) or has no shape rule
-            outputs = [value for value in tree_iter(shapes) if isinstance(value, torch.Tensor)]
-            if not inputs and not any(is_large(value) for value in outputs):
-                return func(*args, **kwargs)
-            if func._schema.is_mutable and inputs:
-                return _mutated(func, args, kwargs)
-            return tree_map(_hollow, shapes)
+    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.is_view:
+            return func(*args, **kwargs)
+        inputs = [value for value in tree_iter((args, kwargs)) if isinstance(value, torch.Tensor)]
+        if inputs and not any(is_large(value) for value in inputs):
+            return func(*args, **kwargs)
+        try:
+            shapes = func(*tree_map(to_meta, args), **_without_generator(tree_map(to_meta, kwargs)))
+        except (RuntimeError, NotImplementedError, TypeError):
+            return func(*args, **kwargs)  # needs the values (item, nonzero) or has no shape rule
+        outputs = [value for value in tree_iter(shapes) if isinstance(value, torch.Tensor)]
+        if not inputs and not any(is_large(value) for value in outputs):
+            return func(*args, **kwargs)
+        if func._schema.is_mutable and inputs:
+            return _mutated(func, args, kwargs)
+        return tree_map(_hollow, shapes)
 
     def _hollow(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -73,5 +72,6 @@ def hollow_tensors(large: int = LARGE) -> Iterator[None]:
     def _without_generator(kwargs: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in kwargs.items() if name != "generator"}
 
-    with Hollow():
+    hollow = type("Hollow", (TorchDispatchMode,), {"__torch_dispatch__": dispatch})
+    with hollow():
         yield
