@@ -1,0 +1,52 @@
+"""FlyDSL Python layers: the `python/flydsl` of any commit over the binaries of the installed wheel.
+
+The layer is a directory in the cache that holds a `flydsl` package: the commit's Python files and a
+link to the wheel's `_mlir`. First on the import path, it stands before the wheel's own. Must not know
+kernels or claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+from pathlib import Path
+
+from harness.compile.cache import Cache
+from harness.errors import HarnessError
+from harness.sources import FLYDSL, obtain
+
+__all__ = ["WHEEL", "layer"]
+
+WHEEL = "wheel"
+"""The name of the layer that the wheel itself carries."""
+
+
+def layer(commit: str, cache: Cache, *, offline: bool = False) -> Path | None:
+    """The directory to put first on the import path for the Python layer of `commit`; None for `WHEEL`.
+
+    Raises SourceUnavailable where the commit cannot be had, HarnessError where it has no `python/flydsl`.
+    """
+    if commit == WHEEL:
+        return None
+    spec = importlib.util.find_spec("flydsl")
+    if spec is None or spec.origin is None:
+        raise HarnessError("flydsl is not installed", remedy="pip install flydsl")
+    binaries = Path(spec.origin).resolve().parent / "_mlir"
+    tree = obtain(FLYDSL, commit, cache, offline=offline)
+    package = tree.path / "python" / "flydsl"
+    if not (package / "__init__.py").is_file():
+        raise HarnessError(f"{tree.origin}: commit {commit[:12]} has no python/flydsl")
+    if tree.origin.endswith("without git"):
+        raise HarnessError(
+            f"{tree.origin}: the layer of commit {commit[:12]} cannot be told from another there",
+            remedy=f"set {FLYDSL.variable} to a git mirror or checkout",
+        )
+
+    def make(directory: Path) -> None:
+        shutil.copytree(package, directory / "flydsl", ignore=shutil.ignore_patterns("_mlir", "__pycache__"))
+        (directory / "flydsl" / "_mlir").symlink_to(binaries)
+
+    return cache.directory(
+        "layers", f"{commit}-{hashlib.sha256(str(binaries).encode()).hexdigest()[:8]}", make=make
+    )
