@@ -122,7 +122,9 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 def tolerance(dims: Dims) -> Tolerance:
     """One rounding of the output (2^-8 relative for bf16) or float32 arithmetic throughout."""
     if resolve(dims)["dtype"] == "bf16":
-        return Tolerance(atol=1e-9, rtol=2**-8 * 1.1, reason="a unit in the last place of bf16, and float32 inside")
+        return Tolerance(
+            atol=1e-9, rtol=2**-8 * 1.1, reason="a unit in the last place of bf16, and float32 inside"
+        )
     return Tolerance(atol=1e-9, rtol=1e-5, reason="float32 inside, a sum of N terms")
 
 
