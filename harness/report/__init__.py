@@ -1,1 +1,1 @@
-"""report"""
+"""What people read: the table in the terminal, REPORT.md and SCOREBOARD.md, and whether those are current."""
