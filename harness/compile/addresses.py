@@ -21,7 +21,7 @@ from harness.compile.isa import Listing, instructions
 from harness.compile.toolchain import ARCH, Toolchain
 from harness.errors import HarnessError
 
-__all__ = ["assemble_text", "code_listing", "labelled"]
+__all__ = ["assemble_text", "assembled_listing", "code_listing", "labelled"]
 
 PC = "harness_pc_"
 GAP = "harness_gap_"
@@ -75,33 +75,50 @@ def code_listing(source: str, kernel: KernelCode, toolchain: Toolchain, origin: 
 
     HarnessError where the text is not that of the code object: its bytes differ.
     """
-    symbol = kernel.symbol
-    made = assemble_text(labelled(source, symbol), toolchain, origin)
-    labels = symbol_addresses(made)
-    base = labels[symbol]
-    wrong = _first_differing_byte(made, base, kernel.code)
+    made = assemble_text(labelled(source, kernel.symbol), toolchain, origin)
+    wrong = _first_differing_byte(made, symbol_addresses(made)[kernel.symbol], kernel.code)
     if wrong is not None:
         raise HarnessError(
-            f"{origin}: not the listing of the code object: the code of {symbol} differs at byte {wrong}"
+            f"{origin}: not the listing of the code object: the code of {kernel.symbol} differs at byte {wrong}"
         )
+    return _listed(source, kernel.symbol, made, kernel.code, kernel.address, "code object", origin)
+
+
+def assembled_listing(source: str, symbol: str, toolchain: Toolchain, origin: str) -> Listing:
+    """The listing that `source` assembles to, padding and displacements included; addresses from 0 on."""
+    from elftools.elf.elffile import ELFFile
+
+    made = assemble_text(labelled(source, symbol), toolchain, origin)
+    elf: Any = ELFFile(io.BytesIO(made))
+    sized = next(entry for entry in elf.get_section_by_name(".symtab").iter_symbols() if entry.name == symbol)
+    start, size = sized["st_value"], sized["st_size"]
+    code = elf.get_section_by_name(".text").data()[start : start + size]
+    return _listed(source, symbol, made, code, 0, "assembly", origin)
+
+
+def _listed(
+    source: str, symbol: str, made: bytes, code: bytes, address: int, kind: str, origin: str
+) -> Listing:
+    labels = symbol_addresses(made)
+    base = labels[symbol]
     text = tuple(instructions(_body(source, symbol)))
     starts = [labels[f"{PC}{index}"] - base for index in range(len(text))]
-    gaps = {labels[name] - base for name in labels if name.startswith(GAP)}
+    gaps = sorted(labels[name] - base for name in labels if name.startswith(GAP))
     listed: list[str] = []
     addresses: list[int] = []
     for index, instruction in enumerate(text):
-        stop = starts[index + 1] if index + 1 < len(text) else kernel.size
+        stop = starts[index + 1] if index + 1 < len(text) else len(code)
         end = min((gap for gap in gaps if starts[index] < gap < stop), default=stop)
-        listed.append(_with_displacement(instruction, kernel.code, starts[index]))
-        addresses.append(kernel.address + starts[index])
+        listed.append(_with_displacement(instruction, code, starts[index]))
+        addresses.append(address + starts[index])
         for offset in range(end, stop, 4):
-            word = int.from_bytes(kernel.code[offset : offset + 4], "little")
+            word = int.from_bytes(code[offset : offset + 4], "little")
             if word & 0xFFFF0000 != S_NOP:
                 where = f"{symbol} at byte {offset}"
                 raise HarnessError(f"{origin}: padding of {where} is no s_nop (0x{word:08x})")
             listed.append(f"s_nop {word & 0xFFFF}")
-            addresses.append(kernel.address + offset)
-    return Listing(symbol, tuple(listed), tuple(addresses), "code object")
+            addresses.append(address + offset)
+    return Listing(symbol, tuple(listed), tuple(addresses), kind)
 
 
 def _body(source: str, symbol: str) -> str:

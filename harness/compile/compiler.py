@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.compile.cache import Cache, write_errors
+from harness.compile.remembered import remember
 from harness.compile.request import CompiledKernel, CompiledObject, CompileRequest
 from harness.compile.toolchain import ARCH, Toolchain, environment
 from harness.errors import HarnessError
@@ -57,8 +58,8 @@ def compile_kernel(
         with write_errors(work):
             made = _run(request, toolchain, work, arch)
             if not made.ok or arch is None:
-                return _keep(made, work, None)
-            return _keep(made, work, place)
+                return _keep(made, work, cache, None)
+            return _keep(made, work, cache, place)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -169,7 +170,7 @@ def _symbol(isa: Path) -> str:
     return match.group(1) if match else isa.parent.name
 
 
-def _keep(made: CompiledKernel, work: Path, place: Path | None) -> CompiledKernel:
+def _keep(made: CompiledKernel, work: Path, cache: Cache, place: Path | None) -> CompiledKernel:
     """Move the objects of a run to `place`, or (None) to a directory of the run's own that outlives it."""
     if not made.objects:
         return made
@@ -187,6 +188,9 @@ def _keep(made: CompiledKernel, work: Path, place: Path | None) -> CompiledKerne
         assert isa is not None and hsaco is not None
         objects.append(CompiledObject(entry.symbol, isa, ir, hsaco))
     kept = CompiledKernel(**{**vars(made), "objects": tuple(objects)})
+    for entry in objects:
+        name = entry.hsaco.name
+        remember((aside / name).read_bytes(), (aside / entry.isa.name).read_text(), cache)
     (aside / "result.json").write_text(json.dumps(kept.to_json(), indent=1))
     home.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(2):

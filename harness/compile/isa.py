@@ -276,6 +276,7 @@ class Difference:
     before: tuple[str, ...]
     after: tuple[str, ...]
     constants_only: bool
+    pairs: tuple[tuple[int, str, str], ...] = ()
 
 
 def difference(a: Sequence[str], b: Sequence[str]) -> Difference | None:
@@ -285,7 +286,8 @@ def difference(a: Sequence[str], b: Sequence[str]) -> Difference | None:
         if not where:
             return None
         constants = all(_without_constants(a[index]) == _without_constants(b[index]) for index in where)
-        return _described(a, b, where[0], len(where), constants)
+        pairs = tuple((index, a[index], b[index]) for index in where)
+        return _described(a, b, where[0], len(where), constants, pairs)
     shorter = min(len(a), len(b))
     first = next((index for index in range(shorter) if a[index] != b[index]), shorter)
     tail = 0
@@ -296,7 +298,14 @@ def difference(a: Sequence[str], b: Sequence[str]) -> Difference | None:
     return _described(a, b, first, count, False)
 
 
-def _described(a: Sequence[str], b: Sequence[str], first: int, count: int, constants: bool) -> Difference:
+def _described(
+    a: Sequence[str],
+    b: Sequence[str],
+    first: int,
+    count: int,
+    constants: bool,
+    pairs: tuple[tuple[int, str, str], ...] = (),
+) -> Difference:
     return Difference(
         count=count,
         first=first,
@@ -305,6 +314,7 @@ def _described(a: Sequence[str], b: Sequence[str], first: int, count: int, const
         before=tuple(a[max(0, first - 2) : first]),
         after=tuple(a[first + 1 : first + 3]),
         constants_only=constants,
+        pairs=pairs,
     )
 
 
