@@ -45,9 +45,13 @@ class Entry:
         return self.module.replace(".", "/") + ".py"
 
 
-def _entry(where: str, positional: str, keywords: str, backend: str, expects: str | None, branch: str) -> Entry:
+def _entry(
+    where: str, positional: str, keywords: str, backend: str, expects: str | None, branch: str
+) -> Entry:
     module, function = where.split(":")
-    return Entry(module, function, tuple(positional.split()), tuple(keywords.split()), backend, expects, branch)
+    return Entry(
+        module, function, tuple(positional.split()), tuple(keywords.split()), backend, expects, branch
+    )
 
 
 _MOE_1 = "hidden_states w1 w2 sorted_token_ids sorted_expert_ids num_valid_ids out topk"
@@ -56,7 +60,12 @@ _MOE_2 = "inter_states w1 w2 sorted_token_ids sorted_expert_ids num_valid_ids ou
 ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
         "triton-softmax": _entry(
-            "aiter.ops.triton.softmax:softmax", "x", "", "triton", "softmax", "the only one: Triton row softmax"
+            "aiter.ops.triton.softmax:softmax",
+            "x",
+            "",
+            "triton",
+            "softmax",
+            "the only one: Triton row softmax",
         ),
         "triton-layernorm": _entry(
             "aiter.ops.triton.normalization.norm:layer_norm",
@@ -104,7 +113,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             None,
             "hand-written assembly",
         ),
-        "moe-sum": _entry("aiter.ops.moe_op:moe_sum", "input output", "", "hip", None, "at::sum_out for most topk"),
+        "moe-sum": _entry(
+            "aiter.ops.moe_op:moe_sum", "input output", "", "hip", None, "at::sum_out for most topk"
+        ),
         "triton-rope": _entry(
             "aiter.ops.triton.fusions.fused_kv_cache:fused_qk_rope_reshape_and_cache",
             "q k v key_cache value_cache slot_mapping pos cos sin k_scale v_scale is_neox flash_layout",
@@ -238,8 +249,12 @@ def load(name: str) -> Callable[..., Any]:
             if missing == "aiter"
             else f"install {missing}, or rebuild AITER: its import stops at the first submodule that fails"
         )
-        raise HarnessError(f"{entry.module}: import failed at {missing}", remedy=remedy, exit_code=50) from error
-    except Exception as error:  # AITER compiles at import; whatever stops it is for the user to see in one line
+        raise HarnessError(
+            f"{entry.module}: import failed at {missing}", remedy=remedy, exit_code=50
+        ) from error
+    except (
+        Exception
+    ) as error:  # AITER compiles at import; whatever stops it is for the user to see in one line
         raise HarnessError(
             f"{entry.module}: import failed: {type(error).__name__}: {error}",
             remedy="see AITER's log above; AITER_LOG_LEVEL=DEBUG says more",
@@ -331,7 +346,8 @@ def observe(launch: Launch) -> Observation:
         names = [
             event.name
             for event in seen.events()
-            if event.device_type == torch.autograd.DeviceType.CUDA and not event.name.startswith(("Mem", "hip", "cuda"))
+            if event.device_type == torch.autograd.DeviceType.CUDA
+            and not event.name.startswith(("Mem", "hip", "cuda"))
         ]
         return Observation(tuple(names), tuple(lines.lines))
     finally:

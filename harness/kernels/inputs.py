@@ -86,19 +86,34 @@ def _count(shape: tuple[int, ...]) -> int:
     return min(count, _TILE - 3)
 
 
-def uniform(name: str, shape: tuple[int, ...], kind: str, *, device: str, seed: int, low: float = -1.0, high: float = 1.0) -> Any:
+def uniform(
+    name: str,
+    shape: tuple[int, ...],
+    kind: str,
+    *,
+    device: str,
+    seed: int,
+    low: float = -1.0,
+    high: float = 1.0,
+) -> Any:
     """A contiguous tensor of `shape` and dtype `kind`, values uniform in [low, high)."""
     import torch
 
-    drawn = torch.empty(_count(shape), dtype=torch.float32).uniform_(low, high, generator=_generator(name, seed))
+    drawn = torch.empty(_count(shape), dtype=torch.float32).uniform_(
+        low, high, generator=_generator(name, seed)
+    )
     return _spread(drawn, shape, device, dtype(kind))
 
 
-def normal(name: str, shape: tuple[int, ...], kind: str, *, device: str, seed: int, scale: float = 1.0) -> Any:
+def normal(
+    name: str, shape: tuple[int, ...], kind: str, *, device: str, seed: int, scale: float = 1.0
+) -> Any:
     """A contiguous tensor of `shape` and dtype `kind`, values normal with standard deviation `scale`."""
     import torch
 
-    drawn = torch.empty(_count(shape), dtype=torch.float32).normal_(0.0, scale, generator=_generator(name, seed))
+    drawn = torch.empty(_count(shape), dtype=torch.float32).normal_(
+        0.0, scale, generator=_generator(name, seed)
+    )
     return _spread(drawn, shape, device, dtype(kind))
 
 
@@ -187,9 +202,12 @@ def torch_baseline(
 ) -> Baseline:
     """A baseline in torch's own operators: it runs wherever torch does."""
     region = Region(
-        inside=("torch dispatch", "its kernels", *inside), outside=("allocation of inputs and outputs", *outside)
+        inside=("torch dispatch", "its kernels", *inside),
+        outside=("allocation of inputs and outputs", *outside),
     )
-    return Baseline(id, role, "torch", entry_point, "torch", None, region, build, MappingProxyType(dict(outputs)), note)
+    return Baseline(
+        id, role, "torch", entry_point, "torch", None, region, build, MappingProxyType(dict(outputs)), note
+    )
 
 
 def quantise_rows(values: Any, kind: str = "fp8") -> tuple[Any, Any]:
@@ -212,7 +230,9 @@ def shuffle_weight(weight: Any, rows: int = 16, lane_bytes: int = 16) -> Any:
     lane = lane_bytes // weight.element_size()
     *batch, count, depth = weight.shape
     if count % rows or depth % (2 * lane):
-        raise HarnessError(f"a weight of {count} by {depth} cannot be preshuffled in blocks of {rows} by {2 * lane}")
+        raise HarnessError(
+            f"a weight of {count} by {depth} cannot be preshuffled in blocks of {rows} by {2 * lane}"
+        )
     blocks = weight.reshape(*batch, count // rows, rows, depth // (2 * lane), 2, lane)
     at = len(batch)
     order = [*range(at), at, at + 2, at + 3, at + 1, at + 4]

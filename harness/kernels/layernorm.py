@@ -26,13 +26,19 @@ from harness.kernels.base import (
 DEFAULTS: Dims = MappingProxyType({"M": 256, "N": 8192, "dtype": "bf16"})
 WORKLOADS = MappingProxyType({"captured": DEFAULTS, "stated": MappingProxyType({**DEFAULTS, "M": 32768})})
 CAPTURES = (
-    Capture("layernorm/att_viewer/big/ui_output_agent_22257_dispatch_23/code.json", "captured", "layernorm_kernel_0"),
+    Capture(
+        "layernorm/att_viewer/big/ui_output_agent_22257_dispatch_23/code.json",
+        "captured",
+        "layernorm_kernel_0",
+    ),
 )
 REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
     outside=("building and JIT", "allocation of x, gamma, beta and y"),
 )
-UNKNOWN = ("M of the timed row: the report says 32768, which no memory could serve in that time; the recipe says 256",)
+UNKNOWN = (
+    "M of the timed row: the report says 32768, which no memory could serve in that time; the recipe says 256",
+)
 EPS = 1e-5
 
 
@@ -48,7 +54,9 @@ def resolve(dims: Dims) -> dict[str, Any]:
 def traffic(dims: Dims) -> Traffic:
     """x, gamma and beta once in, y once out (the convention of upstream's test and of the study)."""
     d = resolve(dims)
-    return Traffic(int((2 * d["M"] * d["N"] + 2 * d["N"]) * BYTES[d["dtype"]]), 0, "(2*M*N + 2*N)*sizeof(dtype)")
+    return Traffic(
+        int((2 * d["M"] * d["N"] + 2 * d["N"]) * BYTES[d["dtype"]]), 0, "(2*M*N + 2*N)*sizeof(dtype)"
+    )
 
 
 def memory_bytes(dims: Dims) -> int:
@@ -132,9 +140,15 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
     inside = ("allocation of y",)
     return (
         aiter.baseline(
-            "triton-layernorm", "claim", of_aiter("triton-layernorm"), {"y": "y_triton-layernorm"}, inside=inside
+            "triton-layernorm",
+            "claim",
+            of_aiter("triton-layernorm"),
+            {"y": "y_triton-layernorm"},
+            inside=inside,
         ),
-        aiter.baseline("ck-layernorm", "other", of_aiter("ck-layernorm"), {"y": "y_ck-layernorm"}, inside=inside),
+        aiter.baseline(
+            "ck-layernorm", "other", of_aiter("ck-layernorm"), {"y": "y_ck-layernorm"}, inside=inside
+        ),
         inputs.torch_baseline(
             "torch-layernorm",
             "other",

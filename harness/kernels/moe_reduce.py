@@ -27,14 +27,18 @@ DEFAULTS: Dims = MappingProxyType({"tokens": 16384, "topk": 8, "model_dim": 7168
 WORKLOADS = MappingProxyType({"captured": DEFAULTS})
 CAPTURES = (
     Capture(
-        "moe_reduce/att_viewer/big/ui_output_agent_42768_dispatch_39/code.json", "captured", "moe_reduction_kernel_0"
+        "moe_reduce/att_viewer/big/ui_output_agent_42768_dispatch_39/code.json",
+        "captured",
+        "moe_reduction_kernel_0",
     ),
 )
 REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
     outside=("building and JIT", "allocation of x, y and the (empty) mask"),
 )
-UNKNOWN = ("the report calls the captured launch a small one; its grid and listing are those of the full shape",)
+UNKNOWN = (
+    "the report calls the captured launch a small one; its grid and listing are those of the full shape",
+)
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
@@ -53,7 +57,10 @@ def traffic(dims: Dims) -> Traffic:
     d = resolve(dims)
     t, k, n = d["tokens"], d["topk"], d["model_dim"]
     return Traffic(
-        int(t * (k + 1) * n * BYTES[d["dtype"]]), t * k * n, "tokens*(topk+1)*model_dim*sizeof(dtype)", "tokens*topk*model_dim"
+        int(t * (k + 1) * n * BYTES[d["dtype"]]),
+        t * k * n,
+        "tokens*(topk+1)*model_dim*sizeof(dtype)",
+        "tokens*topk*model_dim",
     )
 
 

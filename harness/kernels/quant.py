@@ -25,7 +25,9 @@ from harness.kernels.base import (
 
 DEFAULTS: Dims = MappingProxyType({"M": 4096, "N": 8192, "in_dtype": "f16", "out_dtype": "int8"})
 WORKLOADS = MappingProxyType({"captured": DEFAULTS})
-CAPTURES = (Capture("quant/att_viewer/big/ui_output_agent_34678_dispatch_8/code.json", "captured", "quant_kernel_0"),)
+CAPTURES = (
+    Capture("quant/att_viewer/big/ui_output_agent_34678_dispatch_8/code.json", "captured", "quant_kernel_0"),
+)
 REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
     outside=("building and JIT", "allocation of x, q and s"),
@@ -103,7 +105,9 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 def tolerance(dims: Dims) -> Tolerance:
     """One step of int8 at |x| < 5 (5/127): float32 division puts values at a step's edge on either side."""
-    return Tolerance(5.0 / 127.0 * 1.001, 2.0**-22, "one int8 step; a quotient at an integer may fall on either side")
+    return Tolerance(
+        5.0 / 127.0 * 1.001, 2.0**-22, "one int8 step; a quotient at an integer may fall on either side"
+    )
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
@@ -138,6 +142,11 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
             "hip-per-token-quant", "claim", of_aiter, {"q": "q_aiter", "s": "s_aiter"}, inside=inside
         ),
         inputs.torch_baseline(
-            "torch-quant", "other", "torch:amax+div+to", of_torch, {"q": "q_torch", "s": "s_torch"}, inside=inside
+            "torch-quant",
+            "other",
+            "torch:amax+div+to",
+            of_torch,
+            {"q": "q_torch", "s": "s_torch"},
+            inside=inside,
         ),
     )

@@ -26,13 +26,17 @@ from harness.kernels.base import (
 DEFAULTS: Dims = MappingProxyType({"M": 1024, "N": 8192, "dtype": "bf16"})
 WORKLOADS = MappingProxyType({"captured": DEFAULTS, "stated": MappingProxyType({**DEFAULTS, "M": 32768})})
 CAPTURES = (
-    Capture("rmsnorm/att_viewer/big/ui_output_agent_19276_dispatch_18/code.json", "captured", "rmsnorm_kernel_0"),
+    Capture(
+        "rmsnorm/att_viewer/big/ui_output_agent_19276_dispatch_18/code.json", "captured", "rmsnorm_kernel_0"
+    ),
 )
 REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
     outside=("building and JIT", "allocation of x, gamma and y"),
 )
-UNKNOWN = ("M of the timed row: the report says 32768, which no memory could serve in that time; the recipe says 1024",)
+UNKNOWN = (
+    "M of the timed row: the report says 32768, which no memory could serve in that time; the recipe says 1024",
+)
 EPS = 1e-5
 
 
@@ -129,9 +133,16 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
 
     inside = ("allocation of y",)
     return (
-        aiter.baseline("triton-rmsnorm", "claim", of_aiter("triton-rmsnorm"), {"y": "y_triton-rmsnorm"}, inside=inside),
+        aiter.baseline(
+            "triton-rmsnorm", "claim", of_aiter("triton-rmsnorm"), {"y": "y_triton-rmsnorm"}, inside=inside
+        ),
         aiter.baseline("ck-rmsnorm", "other", of_aiter("ck-rmsnorm"), {"y": "y_ck-rmsnorm"}, inside=inside),
         inputs.torch_baseline(
-            "torch-rmsnorm", "other", "torch.nn.functional:rms_norm", of_torch, {"y": "y_torch"}, inside=inside
+            "torch-rmsnorm",
+            "other",
+            "torch.nn.functional:rms_norm",
+            of_torch,
+            {"y": "y_torch"},
+            inside=inside,
         ),
     )

@@ -50,7 +50,10 @@ CAPTURES = (
     ),
 )
 REGION = Region(
-    inside=("host dispatch of one launch, with the DLPack conversion of seven tensors that upstream's launcher does", "the kernel"),
+    inside=(
+        "host dispatch of one launch, with the DLPack conversion of seven tensors that upstream's launcher does",
+        "the kernel",
+    ),
     outside=("building and JIT", "allocation of everything"),
 )
 UNKNOWN = (
@@ -193,7 +196,9 @@ def tolerance(dims: Dims) -> Tolerance:
     """Two products rounded once each in the input's dtype may cancel: |x cos| < 16, so 16 half-ulps absolutely."""
     kind = resolve(dims)["dtype"]
     one = inputs.rounded(kind, roundings=2)
-    return Tolerance(16 * one.rtol, one.rtol, f"products rounded to {kind} before they are added, and the sum once")
+    return Tolerance(
+        16 * one.rtol, one.rtol, f"products rounded to {kind} before they are added, and the sum once"
+    )
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
@@ -203,7 +208,10 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
         import torch
 
         d, t = resolve(dims), tensors
-        t["key_torch"], t["value_torch"] = torch.zeros_like(t["key_cache"]), torch.zeros_like(t["value_cache"])
+        t["key_torch"], t["value_torch"] = (
+            torch.zeros_like(t["key_cache"]),
+            torch.zeros_like(t["value_cache"]),
+        )
         slots, positions = t["slots"].long(), t["positions"].long()
         block, place = slots // d["block_size"], slots % d["block_size"]
         flash = d["kv_layout"] == "flash"
@@ -212,7 +220,9 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
             cos, sin = t["cos"][positions][:, None, :], t["sin"][positions][:, None, :]
             for name in ("q", "k"):
                 first, second = t[name].chunk(2, dim=-1)
-                t[name + "_torch"] = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+                t[name + "_torch"] = torch.cat(
+                    [first * cos - second * sin, second * cos + first * sin], dim=-1
+                )
             k = t["k_torch"]
             if flash:
                 t["key_torch"][block, place] = k
@@ -228,7 +238,10 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
 
         call = aiter.load("triton-rope")
         d, t = resolve(dims), tensors
-        t["key_aiter"], t["value_aiter"] = torch.zeros_like(t["key_cache"]), torch.zeros_like(t["value_cache"])
+        t["key_aiter"], t["value_aiter"] = (
+            torch.zeros_like(t["key_cache"]),
+            torch.zeros_like(t["value_cache"]),
+        )
         t["q_aiter"], t["k_aiter"] = torch.empty_like(t["q"]), torch.empty_like(t["k"])
         slots, positions = t["slots"].long(), t["positions"].long()
         cos, sin = (t[name][:, None, None, :] for name in ("cos", "sin"))
@@ -244,11 +257,20 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
         return lambda: call(*before, t["k_scale"], t["v_scale"], True, flash, **named)
 
     def names(end: str) -> dict[str, str]:
-        return {"q_out": f"q_{end}", "k_out": f"k_{end}", "key_cache": f"key_{end}", "value_cache": f"value_{end}"}
+        return {
+            "q_out": f"q_{end}",
+            "k_out": f"k_{end}",
+            "key_cache": f"key_{end}",
+            "value_cache": f"value_{end}",
+        }
 
     return (
         aiter.baseline(
-            "triton-rope", "claim", of_aiter, names("aiter"), outside=("positions and slots widened to 64 bits",)
+            "triton-rope",
+            "claim",
+            of_aiter,
+            names("aiter"),
+            outside=("positions and slots widened to 64 bits",),
         ),
         inputs.torch_baseline("torch-rope", "other", "torch:mul+cat+index_put", of_torch, names("torch")),
     )

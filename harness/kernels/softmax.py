@@ -26,7 +26,9 @@ from harness.kernels.base import (
 DEFAULTS: Dims = MappingProxyType({"M": 32768, "N": 8192, "dtype": "bf16", "variant": "published"})
 WORKLOADS = MappingProxyType({"captured": DEFAULTS})
 CAPTURES = (
-    Capture("softmax/att_viewer/big/ui_output_agent_47920_dispatch_13/code.json", "captured", "softmax_kernel_0"),
+    Capture(
+        "softmax/att_viewer/big/ui_output_agent_47920_dispatch_13/code.json", "captured", "softmax_kernel_0"
+    ),
 )
 REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
@@ -89,7 +91,9 @@ def subject_from(module: Any, dims: Dims, tensors: Tensors, stream: Any = None) 
 def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
     """Upstream's kernel as it stands on the path; variant "fast" is the private copy that `patched_copy` loaded."""
     d = resolve(dims)
-    name = stubs.private_name("kernels.softmax_kernel") if d["variant"] == "fast" else "kernels.softmax_kernel"
+    name = (
+        stubs.private_name("kernels.softmax_kernel") if d["variant"] == "fast" else "kernels.softmax_kernel"
+    )
     return subject_from(stubs.upstream(name), d, tensors, stream)
 
 

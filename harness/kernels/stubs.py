@@ -21,20 +21,31 @@ from typing import Any
 
 from harness.errors import HarnessError
 
-__all__ = ["defining_test", "fly_stream", "gpu_present", "no_gpu", "private_copy", "private_name", "upstream"]
+__all__ = [
+    "defining_test",
+    "fly_stream",
+    "gpu_present",
+    "launcher",
+    "no_gpu",
+    "private_copy",
+    "private_name",
+    "upstream",
+]
 
 
 def gpu_present() -> bool:
-    """Whether torch sees a GPU here."""
+    """Whether a subject can run here: torch is a ROCm build and sees a GPU, and this process is not one that only
+    compiles (`COMPILE_ONLY`, FlyDSL's own variable)."""
     import torch
 
-    return bool(torch.cuda.is_available())
+    return bool(torch.version.hip and torch.cuda.is_available()) and os.environ.get("COMPILE_ONLY") != "1"
 
 
 def upstream(module: str) -> Any:
     """Upstream's `module` (`kernels.…`), which must be on sys.path. Raises HarnessError naming what is missing."""
     try:
-        return importlib.import_module(module)
+        with no_gpu():
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise HarnessError(
             f"{module}: import failed at {error.name}",
@@ -48,6 +59,15 @@ def fly_stream(stream: Any) -> Any:
     if stream is not None:
         return stream
     return upstream("flydsl.expr").Stream(None)
+
+
+def launcher(jit: Any, *args: Any) -> Any:
+    """A launch of `jit` on `args`: through `flyc.compile`, as upstream's own tests time these kernels, where a GPU is
+    present; the launcher itself where none is (it then writes the code object and runs nothing)."""
+    if not gpu_present():
+        return lambda: jit(*args)
+    compiled = upstream("flydsl.compiler").compile(jit, *args)
+    return lambda: compiled(*args)
 
 
 def private_name(module: str) -> str:
@@ -101,7 +121,7 @@ def no_gpu() -> Iterator[None]:
     """Where torch sees no GPU: `torch.cuda.current_stream()` gives None instead of raising. Else nothing changes."""
     import torch
 
-    if gpu_present():
+    if torch.cuda.is_available():
         yield
         return
     real = torch.cuda.current_stream

@@ -24,7 +24,9 @@ from harness.kernels.base import (
     need,
 )
 
-DEFAULTS: Dims = MappingProxyType({"tokens": 16384, "experts": 128, "topk": 6, "dtype": "bf16", "renormalize": True})
+DEFAULTS: Dims = MappingProxyType(
+    {"tokens": 16384, "experts": 128, "topk": 6, "dtype": "bf16", "renormalize": True}
+)
 WORKLOADS = MappingProxyType({"captured": DEFAULTS})
 CAPTURES = (
     Capture(
@@ -37,7 +39,9 @@ REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
     outside=("building and JIT", "allocation of logits and outputs"),
 )
-UNKNOWN = ("the published latency is 4.4 times the kernel's own duration in the study's trace of the same shape",)
+UNKNOWN = (
+    "the published latency is 4.4 times the kernel's own duration in the study's trace of the same shape",
+)
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
@@ -55,7 +59,9 @@ def traffic(dims: Dims) -> Traffic:
     """Logits once in; weights, indices and token-expert indices (4 bytes each) once out."""
     d = resolve(dims)
     t, e, k = d["tokens"], d["experts"], d["topk"]
-    return Traffic(int(t * e * BYTES[d["dtype"]] + 12 * t * k), 0, "tokens*experts*sizeof(dtype) + 12*tokens*topk")
+    return Traffic(
+        int(t * e * BYTES[d["dtype"]] + 12 * t * k), 0, "tokens*experts*sizeof(dtype) + 12*tokens*topk"
+    )
 
 
 def memory_bytes(dims: Dims) -> int:
@@ -131,7 +137,9 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
         d, t = resolve(dims), tensors
 
         def launch() -> None:
-            weights, indices = torch.topk(torch.softmax(t["logits"].to(torch.float32), dim=-1), d["topk"], dim=-1)
+            weights, indices = torch.topk(
+                torch.softmax(t["logits"].to(torch.float32), dim=-1), d["topk"], dim=-1
+            )
             t["weights_torch"] = weights / weights.sum(dim=-1, keepdim=True) if d["renormalize"] else weights
             t["indices_torch"] = indices.to(torch.int32)
 
@@ -157,6 +165,11 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
         aiter.baseline("hip-topk-softmax", "claim", of_aiter("hip-topk-softmax"), named("hip-topk-softmax")),
         aiter.baseline("asm-topk-softmax", "other", of_aiter("asm-topk-softmax"), named("asm-topk-softmax")),
         inputs.torch_baseline(
-            "torch-topk", "other", "torch:softmax+topk", of_torch, named("torch"), inside=("allocation of outputs",)
+            "torch-topk",
+            "other",
+            "torch:softmax+topk",
+            of_torch,
+            named("torch"),
+            inside=("allocation of outputs",),
         ),
     )

@@ -25,7 +25,11 @@ from harness.kernels.base import (
 
 DEFAULTS: Dims = MappingProxyType({"n": 10240000, "dtype": "f32", "vec_width": 4, "block_threads": 256})
 WORKLOADS = MappingProxyType({"captured": DEFAULTS})
-CAPTURES = (Capture("vec_add/att_viewer/big/ui_output_agent_14705_dispatch_25/code.json", "captured", "vecAddKernel_0"),)
+CAPTURES = (
+    Capture(
+        "vec_add/att_viewer/big/ui_output_agent_14705_dispatch_25/code.json", "captured", "vecAddKernel_0"
+    ),
+)
 REGION = Region(
     inside=("host dispatch of one launch", "the kernel"),
     outside=("building and JIT", "allocation of a, b and c"),
