@@ -13,7 +13,7 @@ __all__ = ["Printed", "number", "printed"]
 
 _SUFFIX = {"": Decimal(1), "K": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9}
 _NUMBER = re.compile(r"^\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([KMG]?)\s*%?\s*$")
-_SLACK = 1e-9
+_SLACK = 1e-12
 """Relative room for binary floats where a derived figure falls exactly on the edge of the printed
 interval."""
 

@@ -44,14 +44,16 @@ def _study(bundle: Bundle) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     try:
-        data: dict[str, Any] = json.loads(text)
+        data = json.loads(text)
     except ValueError as error:
         raise HarnessError(
             f"{path}: not JSON: {error}", remedy="restore it: git checkout, or harness audit"
         ) from error
-    if data.get("schema_version") != 1:
-        raise HarnessError(f"{path}: schema_version: must be 1 (got {data.get('schema_version')!r})")
-    return data
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != 1:
+        raise HarnessError(f"{path}: schema_version: must be 1 (got {version!r})")
+    found: dict[str, Any] = data
+    return found
 
 
 def _arithmetic(workload: Workload, module: KernelModule | None) -> dict[str, Any]:

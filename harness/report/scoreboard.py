@@ -21,9 +21,9 @@ __all__ = ["FILE", "inputs", "text"]
 FILE = "SCOREBOARD.md"
 
 _INTRO = (
-    "One row a kernel: its headline ratio (baseline time over subject time) as published, whether the printed "
-    "latencies give it, what it is as a ratio of kernel times by the study's own trace, what a device says, "
-    "and how many committed verdicts each tier has."
+    "One row a kernel: its headline ratio (baseline time over subject time) as published, whether the "
+    "printed latencies give it, what it is as a ratio of kernel times by the study's own trace, what a "
+    "device says, and how many committed verdicts each tier has."
 )
 
 
