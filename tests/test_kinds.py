@@ -28,7 +28,7 @@ def test_every_kind_has_the_interface() -> None:
     for name in kinds.names():
         module = kinds.kind(name)
         assert name == module.KIND and module.TIERS and set(module.TIERS) <= set(TIERS)
-        of = claim("c", name, check={"type": "identity"})
+        of = claim("c", name, check="identity")
         assert all(isinstance(part, str) for part in kinds.identity(of))
         for tier in set(TIERS) - set(module.TIERS):
             assert kinds.judge(tier, of, bundle(of), {}) is None
@@ -299,14 +299,14 @@ def test_a_capture_that_cannot_carry_a_figure_makes_it_invalid() -> None:
 
 
 def test_the_hash_of_a_listing() -> None:
-    check = {"type": "identity", "capture": capture()["directory"], "instructions": 731, "sha256": "b" * 64}
-    assert judged(claim("x", "isa", check=check), evidence(capture())).verdict is Verdict.REPRODUCED
+    check = {"check": "identity", "capture": capture()["directory"], "instructions": 731, "sha256": "b" * 64}
+    assert judged(claim("x", "isa", **check), evidence(capture())).verdict is Verdict.REPRODUCED
     assert (
-        judged(claim("x", "isa", check=check | {"sha256": "c" * 64}), evidence(capture())).verdict
+        judged(claim("x", "isa", **(check | {"sha256": "c" * 64})), evidence(capture())).verdict
         is Verdict.CONTRADICTED
     )
     gone = check | {"capture": "made/att_viewer/small/other"}
-    assert judged(claim("x", "isa", check=gone), evidence(capture())).verdict is Verdict.NOT_MEASURED
+    assert judged(claim("x", "isa", **gone), evidence(capture())).verdict is Verdict.NOT_MEASURED
 
 
 def test_a_geometric_mean_as_printed() -> None:
@@ -320,3 +320,12 @@ def test_a_geometric_mean_as_printed() -> None:
         of = claim("g", "geomean", published, op="o", baseline_provider="best", shapes=shapes)
         assert judged(of, found).verdict is verdict
     assert judged(claim("g", "geomean", 1.0, op="p"), found).verdict is Verdict.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"), [([3.9, 6.5], Verdict.REPRODUCED), ([4.4, 6.5], Verdict.CONTRADICTED)]
+)
+def test_a_published_range_of_rates(ends: list[float], verdict: Verdict) -> None:
+    of = claim("t", "throughput", ends, unit="TB/s", latency="s", quantity="bytes")
+    result = judged(of, evidence(bytes=1_073_741_824), *times(271.8, 558.0))
+    assert result.verdict is verdict and result.value == 3.95

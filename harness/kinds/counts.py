@@ -12,7 +12,7 @@ TIERS: tuple[str, ...] = ("execute",)
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("capture", "symbol")
+    names = ("capture", "symbol", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 

@@ -13,7 +13,7 @@ TIERS: tuple[str, ...] = ("record", "device")
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("op", "baseline_provider", "shapes", "weighted")
+    names = ("op", "baseline_provider", "shapes", "weighted", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 

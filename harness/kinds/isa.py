@@ -16,9 +16,8 @@ TIERS: tuple[str, ...] = ("record", "compile")
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    check = claim.fields.get("check", {})
-    names = ("type", "capture", "symbol", "mnemonic", "layer", "variant")
-    return tuple(str(check.get(name)) for name in names)
+    names = ("check", "capture", "symbol", "mnemonic", "layer", "variant")
+    return tuple(str(claim.fields.get(name)) for name in names)
 
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
@@ -26,10 +25,9 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
 
     A pattern needs the listing itself, which the record does not keep.
     """
-    check = claim.fields.get("check", {})
-    if check.get("type") != "identity" or check.get("capture") is None:
+    if claim.fields.get("check") != "identity" or claim.fields.get("capture") is None:
         return None
-    found = capture(evidence.get("study"), check["capture"])
+    found = capture(evidence.get("study"), claim.fields["capture"])
     if found is None or found["listing_sha256"] is None:
         return TierResult(
             Verdict.NOT_MEASURED,
@@ -38,7 +36,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
             "set STUDY_SRC to a checkout of the study and run harness audit",
         )
     sha, rows = found["listing_sha256"], found["instructions"]
-    wanted_sha, wanted_rows = check.get("sha256"), check.get("instructions")
+    wanted_sha, wanted_rows = claim.fields.get("sha256"), claim.fields.get("instructions")
     same = sha == wanted_sha and rows == wanted_rows
     return TierResult(
         Verdict.REPRODUCED if same else Verdict.CONTRADICTED,

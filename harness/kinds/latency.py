@@ -20,7 +20,7 @@ TIERS: tuple[str, ...] = ("record", "device")
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("side", "implementation", "stage", "run", "kernels")
+    names = ("side", "implementation", "stage", "run", "kernels", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 

@@ -12,7 +12,7 @@ TIERS: tuple[str, ...] = ("execute", "device")
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("metric", "reference", "implementation")
+    names = ("metric", "reference", "implementation", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 

@@ -23,7 +23,7 @@ DECIMALS = 2
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("subject_latency", "baseline_latency", "comparison", "cache")
+    names = ("subject_latency", "baseline_latency", "comparison", "cache", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 

@@ -23,7 +23,7 @@ AUDIT = "set STUDY_SRC to a checkout of the study and run harness audit; or harn
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("metric", "symbol", "capture", "stage")
+    names = ("metric", "symbol", "capture", "stage", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 

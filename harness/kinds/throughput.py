@@ -3,9 +3,11 @@ file)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from harness.bundle import Bundle, Claim
 from harness.record.peaks import PEAK_BYTES_PER_S, memory_floor_us
-from harness.record.printed import number, printed
+from harness.record.printed import Printed, number, printed
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
@@ -18,7 +20,7 @@ SCALE = {"GB/s": 1e9, "TB/s": 1e12, "TFLOPS": 1e12}
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("latency", "quantity", "side", "implementation", "stage", "run")
+    names = ("latency", "quantity", "side", "implementation", "stage", "run", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 
@@ -39,17 +41,19 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     if not amount:
         return _open(claim, str(work.get("missing", f"the kernel file counts no {quantity}")))
     scale = SCALE[str(claim.unit)] * 1e-6
-    time, rate = printed(latency.published), printed(claim.published)
+    time, rates = printed(latency.published), _rates(claim.published)
     derived = amount / time.value / scale
-    agrees = rate.meets(amount / time.high / scale, amount / time.low / scale)
+    reach = Printed((rates[0].low + rates[-1].high) / 2, (rates[-1].high - rates[0].low) / 2)
+    agrees = reach.meets(amount / time.high / scale, amount / time.low / scale)
     formula = work.get(f"{quantity}_formula", quantity)
     unit = "bytes" if quantity == "bytes" else "operations"
     reason = (
         f"{number(amount)} {unit} ({formula}) in {number(time.value)} µs is {number(derived)} {claim.unit}"
     )
     if not agrees:
-        need = amount / rate.value / scale
-        reason += f"; {claim.published} would need {number(need)} µs"
+        needs = " to ".join(number(amount / rate.value / scale) for rate in reversed(rates))
+        said = " to ".join(number(rate.value) for rate in rates)
+        reason += f"; {said} would need {needs} µs"
     if quantity == "bytes" and memory_floor_us(amount) > time.high:
         reason += f"; MI350X peaks at {PEAK_BYTES_PER_S / 1e9:,.0f} GB/s, so the latency is not of this shape"
     return TierResult(
@@ -58,6 +62,11 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
         reason,
         numbers={quantity: amount, "latency_us": time.value, "derived": derived},
     )
+
+
+def _rates(published: Any) -> tuple[Printed, ...]:
+    """One printed rate, or the two ends of a published range."""
+    return tuple(printed(one) for one in published) if isinstance(published, list) else (printed(published),)
 
 
 def _open(claim: Claim, why: str) -> TierResult:

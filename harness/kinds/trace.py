@@ -31,7 +31,7 @@ Judge = Callable[[Claim, Mapping[str, Any]], TierResult | None]
 
 def identity(claim: Claim) -> tuple[str, ...]:
     """What tells two such claims apart."""
-    names = ("metric", "symbol", "capture")
+    names = ("metric", "symbol", "capture", "variant")
     return tuple(str(claim.fields.get(name)) for name in names)
 
 
