@@ -13,13 +13,14 @@ from statistics import median
 from typing import Any
 
 from harness.trace.att import CodeRow, OccupancyLog, Realtime
-from harness.trace.capture import STATES, Capture
+from harness.trace.capture import Capture
 from harness.trace.csvs import Dispatches
 from harness.trace.faults import Fault, fault, ordered
 from harness.trace.isa import Registers, classes, listing_sha256, registers, study_class, uses_lds
 from harness.trace.resources import Beside, limit, vgprs
 from harness.trace.validity import faults as validity_faults
 from harness.trace.validity import ran_body
+from harness.trace.waves import STATES
 
 __all__ = ["Analysis", "Hotspot", "analyse", "clock_ghz", "observed_occupancy"]
 

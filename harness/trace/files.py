@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ class Entry:
     path: str
     size: int
     open: Callable[[], IO[bytes]]
-    disk: Path | None
+    disk: str | None
 
     @property
     def name(self) -> str:
@@ -65,7 +66,7 @@ class Entry:
             )
         try:
             with self.open() as stream:
-                return stream.read(FILE_LIMIT + 1)
+                return stream.read(self.size + 1)
         except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
             raise ReadFault(
                 fault("unreadable-file", f"{self.path}: {error}", "copy the capture again")
@@ -87,22 +88,10 @@ def entries(source: Path, faults: list[Fault]) -> Iterator[Entry]:
     if source.is_file() and is_archive(source):
         return _archive(source, faults)
     if source.is_file():
-        parent = source.parent
-
-        def only() -> Iterator[Entry]:
-            yield _entry(parent, source.name, source)
-
-        return only()
+        return iter([Entry(source.name, source.stat().st_size, _Opener(str(source)), str(source))])
     raise HarnessError(
         f"{source}: no such directory or archive", remedy="name a capture directory or a .tar.gz"
     )
-
-
-def _entry(root: Path, path: str, disk: Path) -> Entry:
-    def opener() -> IO[bytes]:
-        return disk.open("rb", buffering=0)
-
-    return Entry(path, disk.stat().st_size, opener, disk)
 
 
 def _directory(root: Path, faults: list[Fault]) -> Iterator[Entry]:
@@ -122,8 +111,8 @@ def _directory(root: Path, faults: list[Fault]) -> Iterator[Entry]:
             except OSError as error:
                 faults.append(fault("unreadable-file", f"{path}: {error.strerror}", "copy the capture again"))
                 continue
-            if os.path.stat.S_ISREG(status.st_mode):  # type: ignore[attr-defined]
-                yield Entry(path, status.st_size, _Opener(full), Path(full))
+            if stat.S_ISREG(status.st_mode):
+                yield Entry(path, status.st_size, _Opener(full), full)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "row", "table"]
+__all__ = ["LARGEST", "row", "rows", "table", "tables"]
 
 LARGEST = 2**53
 """Values at or beyond this are no cycle counts (2^53 cycles at 2.4 GHz are 43 days) but counters that
@@ -23,18 +23,35 @@ wrapped."""
 _DIGITS = b"0123456789- \t\r\n"
 
 
-def table(raw: bytes, width: int) -> NDArray[np.int64]:
-    """`[[a, b, ...], ...]` as an int64 array of shape (rows, width). Raises ValueError with one line."""
-    import numpy as np
-
+def rows(raw: bytes, width: int) -> int:
+    """How many rows `[[a, b, ...], ...]` has. Raises ValueError unless all are `width` whole numbers wide."""
     skeleton = raw.translate(None, _DIGITS)
     if skeleton == b"[]":
-        return np.empty((0, width), dtype=np.int64)
+        return 0
     one = b"[" + b"," * (width - 1) + b"]"
-    rows = (len(skeleton) - 1) // (width + 2)
-    if skeleton != b"[" + b",".join([one] * rows) + b"]":
+    count = (len(skeleton) - 1) // (width + 2)
+    if skeleton != b"[" + b",".join([one] * count) + b"]":
         raise ValueError(f"is not a list of rows of {width} whole numbers")
-    return _numbers(raw, rows * width).reshape(rows, width)
+    return count
+
+
+def tables(raws: list[bytes], count: int, width: int) -> NDArray[np.int64]:
+    """Several such lists, already checked by `rows` and `count` rows together, as one int64 array (count,
+    width).
+
+    Raises ValueError with one line.
+    """
+    import numpy as np
+
+    if not count:
+        return np.empty((0, width), dtype=np.int64)
+    full = [raw for raw in raws if raw.translate(None, b"[] \t\r\n")]
+    return _numbers(b",".join(full), count * width).reshape(count, width)
+
+
+def table(raw: bytes, width: int) -> NDArray[np.int64]:
+    """`[[a, b, ...], ...]` as an int64 array of shape (rows, width). Raises ValueError with one line."""
+    return tables([raw], rows(raw, width), width)
 
 
 def row(raw: bytes) -> NDArray[np.int64]:

@@ -111,7 +111,7 @@ def study_class(isa: str) -> str:
         return "VMEM-load"
     if text.startswith(("buffer_store", "global_store", "flat_store")):
         return "VMEM-store"
-    if text.startswith("ds_"):
+    if text.startswith(("ds_read", "ds_write")):
         return "LDS"
     if text.startswith(("s_load", "s_buffer_load")):
         return "SMEM"

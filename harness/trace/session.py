@@ -19,7 +19,7 @@ from harness.trace.csvs import AgentInfo, Counters, Dispatches, KernelTrace
 from harness.trace.faults import Fault, ReadFault, fault, ordered
 from harness.trace.files import Entry, entries
 from harness.trace.resources import Beside
-from harness.trace.results import Results, results
+from harness.trace.results import Results, Symbol, results
 
 __all__ = ["Session", "analyses", "one", "read", "surroundings"]
 
@@ -76,7 +76,7 @@ def _table(session: Session, entry: Entry) -> bool:
         elif entry.name.endswith("results.json"):
             session.results[entry.path] = results(entry.read(), entry.name)
         elif entry.name.endswith(".db") and entry.disk is not None:
-            trace, counters = rocpd.read(entry.disk)
+            trace, counters = rocpd.read(Path(entry.disk))
             session.traces[entry.path], session.counters[entry.path] = trace, counters
         else:
             return False
@@ -149,7 +149,7 @@ def _beside(
                 "pass --arch, or keep *_agent_info.csv with it",
             )
         )
-    entry = next((s for s in result.symbols if s.name == symbol), None) if result is not None else None
+    entry = _entry(result, symbol, group)
     if result is not None:
         more += _counter_faults(result, [tables.counters[p] for p in _near(directory, tables.counters)])
     if group is not None and other:
@@ -195,6 +195,16 @@ def _result(directory: str, found: Mapping[str, Results], handle: int | None) ->
         if any(handle == gpu[0] for gpu in result.gpus):
             return result
     return near[0] if len(near) == 1 else None
+
+
+def _entry(result: Results | None, symbol: str | None, group: Dispatches | None) -> Symbol | None:
+    """The symbol record of the captured kernel. One name may stand for several code objects: the registers
+    of the launch tell them apart."""
+    named = [s for s in result.symbols if s.name == symbol] if result is not None else []
+    if group is not None:
+        named = [s for s in named if s.arch_vgpr_count == group.vgpr]
+    alike = {(s.arch_vgpr_count, s.accum_vgpr_count, s.group_segment_size) for s in named}
+    return named[0] if len(alike) == 1 else None
 
 
 def _group(

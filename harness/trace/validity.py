@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.trace.capture import STATES, Capture
+from harness.trace.capture import Capture
 from harness.trace.faults import METRICS, WORK_METRICS, Fault, fault, ordered
 from harness.trace.isa import writes_memory
+from harness.trace.waves import STATES
 
 __all__ = ["BODY_SHARE", "faults", "ran_body"]
 
@@ -20,9 +21,8 @@ BODY_SHARE = 0.5
 """A wave ran the kernel's body if it executed at least this share of the rows that the busiest wave
 executed."""
 
-IDLE_STALL_SHARE = 0.05
-"""Waves that skipped the body may hold this share of the stall cycles before the stall figures are
-spoiled."""
+IDLE_SHARE = 0.05
+"""Waves that skipped the body may hold this share of a figure's cycles before the figure is spoiled."""
 
 LOW_EXECUTED = 0.1
 """Below this share of executed rows a capture is called one that did no work, stores or not."""
@@ -86,15 +86,21 @@ def _partial(capture: Capture) -> Iterator[Fault]:
         return
     most = max(r.lines for r in records)
     idle = [r for r in records if r.lines < BODY_SHARE * most]
-    stalls = sum(r.stall for r in records)
+    stalls, lived = sum(r.stall for r in records), sum(r.end - r.begin for r in records)
     share = sum(r.stall for r in idle) / stalls if stalls else 0.0
-    few = 2 * body < sampled
+    time = sum(r.end - r.begin for r in idle) / lived if lived else 0.0
+    spoils = set(WORK_METRICS) if 2 * body < sampled else set()
+    if share > IDLE_SHARE:
+        spoils |= {"stall_share", "taxonomy", "dominant_stall"}
+    if time > IDLE_SHARE:
+        spoils.add("wave_states")
     yield fault(
         "partial-work",
         f"{body:,} of {sampled:,} sampled waves ran the kernel's body; the others executed at most "
-        f"{max(r.lines for r in idle):,} of {most:,} rows and hold {100 * share:.1f} % of the stall cycles",
+        f"{max(r.lines for r in idle):,} of {most:,} rows and hold {100 * share:.1f} % of the stall cycles, "
+        f"{100 * time:.1f} % of the wave time",
         _OTHER_CU,
-        WORK_METRICS if few or share > IDLE_STALL_SHARE else ("wave_states",),
+        tuple(sorted(spoils)),
     )
 
 
