@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from making import bundle, capture, claim, evidence, traced
 
 from harness import kinds
+from harness.errors import HarnessError
 from harness.tiers import unavailable
 from harness.verdict import TIERS, TierResult, Verdict
 
@@ -299,7 +300,13 @@ def test_a_capture_that_cannot_carry_a_figure_makes_it_invalid() -> None:
 
 
 def test_the_hash_of_a_listing() -> None:
-    check = {"check": "identity", "capture": capture()["directory"], "instructions": 731, "sha256": "b" * 64}
+    check = {
+        "origin": "project",
+        "check": "identity",
+        "capture": capture()["directory"],
+        "instructions": 731,
+        "sha256": "b" * 64,
+    }
     assert judged(claim("x", "isa", **check), evidence(capture())).verdict is Verdict.REPRODUCED
     assert (
         judged(claim("x", "isa", **(check | {"sha256": "c" * 64})), evidence(capture())).verdict
@@ -329,3 +336,24 @@ def test_a_published_range_of_rates(ends: list[float], verdict: Verdict) -> None
     of = claim("t", "throughput", ends, unit="TB/s", latency="s", quantity="bytes")
     result = judged(of, evidence(bytes=1_073_741_824), *times(271.8, 558.0))
     assert result.verdict is verdict and result.value == 3.95
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "published", "verdict"),
+    [
+        ("resource", "vgpr", [40, 47], Verdict.REPRODUCED),
+        ("resource", "vgpr", [40, 46], Verdict.CONTRADICTED),
+        ("resource", "occupancy", [7, 8], Verdict.REPRODUCED),
+        ("resource", "occupancy_limiter", "wave slots", Verdict.REPRODUCED),
+        ("resource", "occupancy_limiter", "registers", Verdict.CONTRADICTED),
+        ("trace", "stall_share", [58, 76], Verdict.REPRODUCED),
+        ("trace", "stall_share", [58, 75], Verdict.CONTRADICTED),
+    ],
+)
+def test_published_ranges(kind: str, metric: str, published: Any, verdict: Verdict) -> None:
+    assert judged(claim("x", kind, published, metric=metric), evidence(capture())).verdict is verdict
+
+
+def test_a_figure_that_is_none_is_named_with_its_line() -> None:
+    with pytest.raises(HarnessError, match=r"bundle\.yaml:1: x: not a printed number: 'fast'"):
+        judged(claim("x", "trace", "fast", metric="stall_share"), evidence(capture()))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from harness.bundle import Bundle, Claim
+from harness.errors import HarnessError
 from harness.tiers import Evidence, not_measured
 from harness.verdict import TierResult
 
@@ -66,7 +67,8 @@ def identity(claim: Claim) -> tuple[str, ...]:
 def judge(tier: str, claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
     """What `evidence` of `tier` says of `claim`: None where such a tier says nothing of such a claim.
 
-    A tier that was unavailable gives NOT_MEASURED with its remedy for each claim that it could have decided.
+    A tier that was unavailable gives NOT_MEASURED with its remedy for each claim that it could have
+    decided. Raises HarnessError, with the claim's line, for a figure that is none.
     """
     module = kind(claim.kind)
     if tier not in module.TIERS:
@@ -74,5 +76,9 @@ def judge(tier: str, claim: Claim, bundle: Bundle, evidence: Evidence) -> TierRe
     missing = not_measured(evidence)
     if missing is not None:
         return missing
-    answer: TierResult | None = getattr(module, tier)(claim, bundle, evidence)
+    try:
+        answer: TierResult | None = getattr(module, tier)(claim, bundle, evidence)
+    except ValueError as error:
+        place = f"{bundle.path.name}/bundle.yaml:{claim.line}"
+        raise HarnessError(f"{place}: {claim.id}: {error}", remedy="run harness validate") from error
     return answer

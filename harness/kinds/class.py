@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.bundle import Bundle, Claim
 from harness.kinds.ratio import DECIMALS, latencies
-from harness.record.printed import printed
+from harness.record.printed import span
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
@@ -38,7 +38,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
             "the study prints no ratio",
             "measure it: harness reproduce --tier device",
         )
-    value = times[1] / times[0] if times else printed(ratio.published, decimals=DECIMALS).value
+    value = times[1] / times[0] if times else span(ratio.published, decimals=DECIMALS).value
     found = of(value)
     rule = {"WIN": "at least 1.05", "HEADROOM": "at most 0.95", "PARITY": "between 0.95 and 1.05"}[found]
     return TierResult(

@@ -23,9 +23,13 @@ def identity(claim: Claim) -> tuple[str, ...]:
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
     """What the record tier says of `claim`: whether the capture it names is the one that the evidence hashed.
 
-    A pattern needs the listing itself, which the record does not keep.
+    A pattern needs the listing itself, which the record does not keep; who compiled it, a compiler.
     """
-    if claim.fields.get("check") != "identity" or claim.fields.get("capture") is None:
+    if (
+        claim.fields.get("check") != "identity"
+        or claim.fields.get("capture") is None
+        or claim.origin == "study"
+    ):
         return None
     found = capture(evidence.get("study"), claim.fields["capture"])
     if found is None or found["listing_sha256"] is None:

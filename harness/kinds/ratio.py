@@ -8,7 +8,7 @@ themselves, and the study's own traces may decide it. The two are different clai
 from __future__ import annotations
 
 from harness.bundle import Bundle, Claim
-from harness.record.printed import number, printed
+from harness.record.printed import number, printed, span
 from harness.record.regime import decide, kernel_times
 from harness.record.study import KernelTime
 from harness.tiers import Evidence
@@ -43,7 +43,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
         )
     subject, baseline = times
     derived = baseline / subject
-    agrees = printed(claim.published, decimals=DECIMALS).holds(derived)
+    agrees = span(claim.published, decimals=DECIMALS).holds(derived)
     word = "prints as" if agrees else "does not print as"
     return TierResult(
         Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
@@ -73,7 +73,7 @@ def _by_trace(
     subject = kernel_times(claim, bundle, evidence, "subject")
     if isinstance(subject, TierResult):
         return subject
-    published = printed(claim.published, decimals=DECIMALS).value
+    published = span(claim.published, decimals=DECIMALS).value
     baseline = kernel_times(claim, bundle, evidence, "baseline")
     numbers = {"subject_trace_us": subject.median}
     if isinstance(baseline, TierResult):

@@ -27,15 +27,20 @@ def identity(claim: Claim) -> tuple[str, ...]:
     return tuple(str(claim.fields.get(name)) for name in names)
 
 
+def metric_of(claim: Claim) -> str:
+    """What is counted."""
+    return str(claim.fields.get("metric"))
+
+
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
     """What the record tier says of `claim`: the study's own captures against the study's own figures."""
     if claim.published is None:
         return None
     found = capture(evidence.get("study"), claim.fields.get("capture"))
-    metric = str(claim.fields.get("metric"))
+    metric = metric_of(claim)
     if found is None:
         return TierResult(Verdict.NOT_MEASURED, None, "the record holds no capture of this kernel", AUDIT)
-    if metric == "occupancy":
+    if metric in ("occupancy", "occupancy_limiter"):
         return _occupancy(claim, bundle, found)
     if metric in ("vgpr", "agpr"):
         return _registers(claim, found, metric)
@@ -49,8 +54,15 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     return _compare(claim, raw, f"the capture has {raw}")
 
 
+def _in(published: Any, raw: int) -> bool:
+    """Whether `raw` is the published number, or lies in the published range."""
+    if isinstance(published, list) and len(published) == 2:
+        return bool(published[0] <= raw <= published[1])
+    return bool(published == raw)
+
+
 def _compare(claim: Claim, raw: int, reason: str) -> TierResult:
-    agrees = claim.published == raw
+    agrees = _in(claim.published, raw)
     tail = "" if agrees else f"; {claim.published} is published"
     return TierResult(Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, raw, reason + tail)
 
@@ -91,11 +103,17 @@ def _occupancy(claim: Claim, bundle: Bundle, found: Mapping[str, Any]) -> TierRe
     observed = found["occupancy"]["observed"]
     if observed is not None:
         reason += f", {observed} seen at once"
+    if metric_of(claim) == "occupancy_limiter":
+        named = claim.published in rule.limiters
+        verdict = Verdict.REPRODUCED if named else Verdict.CONTRADICTED
+        return TierResult(
+            verdict, rule.limiter, reason + ("" if named else f"; {claim.published} is published")
+        )
     numbers = {"vgpr_allocated": allocated, "waves_per_simd": rule.waves_per_simd, "observed": observed}
-    agrees = claim.published == rule.waves_per_simd
+    agrees = _in(claim.published, rule.waves_per_simd)
     if not agrees:
         reason += f"; {claim.published} is published"
-        if claim.published == min(8, 256 // allocated):
+        if claim.published == min(8, 256 // allocated) and allocated <= 256:
             reason += f" = 256 // {allocated}, the rule of gfx942"
     return TierResult(
         Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, rule.waves_per_simd, reason, numbers=numbers

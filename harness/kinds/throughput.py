@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.bundle import Bundle, Claim
 from harness.record.peaks import PEAK_BYTES_PER_S, memory_floor_us
-from harness.record.printed import Printed, number, printed
+from harness.record.printed import Printed, number, printed, span
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
@@ -43,8 +43,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     scale = SCALE[str(claim.unit)] * 1e-6
     time, rates = printed(latency.published), _rates(claim.published)
     derived = amount / time.value / scale
-    reach = Printed((rates[0].low + rates[-1].high) / 2, (rates[-1].high - rates[0].low) / 2)
-    agrees = reach.meets(amount / time.high / scale, amount / time.low / scale)
+    agrees = span(claim.published).meets(amount / time.high / scale, amount / time.low / scale)
     formula = work.get(f"{quantity}_formula", quantity)
     unit = "bytes" if quantity == "bytes" else "operations"
     reason = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.bundle import Bundle, Claim
-from harness.record.printed import printed
+from harness.record.printed import Printed, printed, span
 from harness.record.study import capture, spoiled
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
@@ -109,13 +109,18 @@ def _total(name: str) -> Judge:
     return judge
 
 
+def _share(published: Any) -> Printed:
+    """A published share in percent: to a tenth, but a range as coarse as its ends are printed."""
+    return span(published, decimals=0 if isinstance(published, list) else 1)
+
+
 def _stall_share(claim: Claim, found: Mapping[str, Any]) -> TierResult | None:
     total, stall = found["cycles"]["total"], found["cycles"]["stall"]
     if not total:
         return None
     share = 100 * stall / total
     reason = f"{stall:,} of {total:,} cycles are stalled: {share:.2f} %"
-    return _result(printed(claim.published, decimals=1).holds(share), round(share, 2), reason, claim)
+    return _result(_share(claim.published).holds(share), round(share, 2), reason, claim)
 
 
 def _count(name: str, words: str) -> Judge:

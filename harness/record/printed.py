@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
-__all__ = ["Printed", "number", "printed"]
+__all__ = ["Printed", "number", "printed", "span"]
 
 _SUFFIX = {"": Decimal(1), "K": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9}
 _NUMBER = re.compile(r"^\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([KMG]?)\s*%?\s*$")
@@ -64,6 +65,17 @@ def printed(text: str | int | float, *, decimals: int = 0) -> Printed:
     unit = _SUFFIX[found.group(2)]
     step = Decimal(1).scaleb(min(exponent, -decimals)) if decimals else Decimal(1).scaleb(min(exponent, 0))
     return Printed(float(digits * unit), float(step * unit / 2))
+
+
+def span(published: Any, *, decimals: int = 0) -> Printed:
+    """`published` as printed, where it may be a range of two numbers: all that either end leaves open, and
+    between."""
+    if not isinstance(published, (list, tuple)):
+        return printed(published, decimals=decimals)
+    if len(published) != 2:
+        raise ValueError(f"not a range of two numbers: {published!r}")
+    low, high = (printed(end, decimals=decimals) for end in published)
+    return Printed((low.low + high.high) / 2, (high.high - low.low) / 2)
 
 
 def number(value: float | int) -> str:

@@ -21,6 +21,7 @@ SYMBOLS: Mapping[Verdict, str] = {
 LEGEND = " ".join(f"{sign} {verdict.value}" for verdict, sign in SYMBOLS.items())
 
 _NONE = "·"
+_UNITS = {"us": "µs"}
 
 
 def symbol(verdict: Verdict | None) -> str:
@@ -68,11 +69,13 @@ def published(figure: Any, unit: str | None) -> str:
         first = ", ".join(f"{name} {part}" for name, part in list(figure.items())[:2])
         return first + (", …" if len(figure) > 2 else "")
     if isinstance(figure, (list, tuple)):
-        return "x".join(str(part) for part in figure)
+        sizes = len(figure) == 3 and all(isinstance(part, int) for part in figure)
+        joined = ("x" if sizes else " to ").join(str(part) for part in figure)
+        return joined if sizes or not unit else f"{joined} {_UNITS.get(unit, unit)}"
     if isinstance(figure, bool):
         return "yes" if figure else "no"
     text = value(figure) if isinstance(figure, int) else str(figure)
-    return f"{text} {unit}" if unit and unit not in ("ratio", "1") else text
+    return f"{text} {_UNITS.get(unit, unit)}" if unit else text
 
 
 def escape(text: str) -> str:
