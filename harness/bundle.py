@@ -3,18 +3,18 @@
 Knows the shape of a bundle and nothing of evidence, tiers or verdicts. What a bundle means (do its references
 resolve, do its numbers agree) is checked by `harness.meaning`; what is loaded here already fits the schema.
 
-Keys that every claim has or may have: id, kind, statement, origin, workload, published, unit, tolerance, regime,
-cites, note. All other keys are the kind's own and come as `Claim.fields`:
+Keys that every claim has or may have: id, kind, statement, origin, workload, published, unit, tolerance,
+regime, cites, note. All other keys are the kind's own and come as `Claim.fields`:
 
-- ratio: subject_latency, baseline_latency (claim ids, null where none is published), cache (cold, warm, unstated),
-  comparison (text), kernel_symbols, stage, variant
+- ratio: subject_latency, baseline_latency (claim ids, null where none is published), cache (cold, warm,
+  unstated), comparison (text), kernel_symbols, stage, variant
 - class: of (ratio claim id)
 - latency: side (subject, baseline, other), implementation, stage, variant, kernel_symbols
 - throughput: quantity (bytes, flops), latency (claim id or null), side, implementation, stage, variant
 - resource: metric (vgpr, agpr, sgpr, lds, scratch, spills, occupancy, occupancy_limiter, workgroup_size,
   grid_workgroups), symbol, capture, stage, variant
-- isa: check (identity, pattern), symbol, variant; identity: capture, instructions, sha256, layer; pattern: mnemonic
-  (regular expression) and one of count, min and max, absent
+- isa: check (identity, pattern), symbol, variant; identity: capture, instructions, sha256, layer; pattern:
+  mnemonic (regular expression) and one of count, min and max, absent
 - compiles: expect, error (text to be found), layer (commit of the FlyDSL Python layer), symbol, variant
 - trace: metric, symbol, capture, variant
 - numerics: metric, reference, implementation, symbol, variant
@@ -22,10 +22,10 @@ cites, note. All other keys are the kind's own and come as `Claim.fields`:
 - race: symbol, variant
 - geomean: op, baseline_provider, shapes, weighted, variant
 
-`variant` tells apart what is otherwise the same: another of the study's runs (sweep, readme, finding), or another
-form of the kernel (fast). `capture` is a capture directory of the study, below `examples/`, or `manifest` for the one
-that the study quotes and did not publish. `published` is a number or text as printed; two numbers in a list are a
-published range (`[4.4, 6.5]`); for sizes and grids three are x, y, z.
+`variant` tells apart what is otherwise the same: another of the study's runs (sweep, readme, finding), or
+another form of the kernel (fast). `capture` is a capture directory of the study, below `examples/`, or
+`manifest` for the one that the study quotes and did not publish. `published` is a number or text as printed;
+two numbers in a list are a published range (`[4.4, 6.5]`); for sizes and grids three are x, y, z.
 
 A claim whose `published` is null was not published as a figure: the statement itself is the claim.
 """
@@ -136,8 +136,8 @@ class Implementation:
 class Claim:
     """One falsifiable statement.
 
-    `fields` holds what only this kind has (see `harness/kinds/<kind>.py`); `published` is the value as printed
-    (a number, a text, a mapping, or None for a claim of this project, `origin: project`).
+    `fields` holds what only this kind has (see `harness/kinds/<kind>.py`); `published` is the value as
+    printed (a number, a text, a mapping, or None for a claim of this project, `origin: project`).
     """
 
     id: str
@@ -230,7 +230,7 @@ def find(root: Path, wanted: Iterable[str]) -> tuple[Bundle, ...]:
 
 
 def open_document(path: Path) -> Document:
-    """`path`/bundle.yaml as plain values with lines. Raises FaultError for what is not YAML of this project."""
+    """`path`/bundle.yaml as plain values with lines. Raises FaultError for what is not YAML as we write it."""
     return read(path / "bundle.yaml", _file(path), within=path)
 
 
@@ -271,7 +271,7 @@ def build(document: Document, path: Path) -> Bundle:
 
 
 def _file(path: Path) -> str:
-    """How messages name the bundle file of the directory `path`: from the repository's root where it lies there."""
+    """How messages name the bundle file in `path`: from the repository's root where it lies there."""
     try:
         return str((path / "bundle.yaml").absolute().relative_to(ROOT.parent))
     except ValueError:

@@ -1,7 +1,7 @@
 """What is wrong with a file: where, by which rule, with which value.
 
-Pure data. A reader collects faults and shows all of them; only where it cannot go on does it raise one error that
-holds them all.
+Pure data. A reader collects faults and shows all of them; only where it cannot go on does it raise one error
+that holds them all.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ SCHEMAS = Path(__file__).resolve().parent.parent / "schema"
 
 @dataclass(frozen=True)
 class Broken:
-    """One broken rule: where (`path`), which keyword of JSON Schema (`rule`), in words, and the value that broke it."""
+    """One broken rule: where (`path`), which keyword of JSON Schema (`rule`), in words, and the value that
+    broke it.
+    """
 
     path: tuple[str | int, ...]
     rule: str

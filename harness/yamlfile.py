@@ -1,9 +1,9 @@
 """YAML as this project writes it: a small, safe part of YAML 1.1, read once, with a line for every value.
 
-Knows files and syntax; must not know what a bundle is. The text is composed by libyaml (`CSafeLoader`) into nodes,
-and the nodes become plain values here, so that no tag, alias or merge ever runs and each value keeps its line.
-What a reader would not see at a glance is a fault: a tab, an alias, a duplicate key, a tag, a number that is
-neither plain decimal nor finite, `yes` for true.
+Knows files and syntax; must not know what a bundle is. The text is composed by libyaml (`CSafeLoader`) into
+nodes, and the nodes become plain values here, so that no tag, alias or merge ever runs and each value keeps
+its line. What a reader would not see at a glance is a fault: a tab, an alias, a duplicate key, a tag, a
+number that is neither plain decimal nor finite, `yes` for true.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Spot = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds: `file` as messages name it, `data` as plain values, and a line for every path in it."""
+    """What a file holds: its name in messages, `data` as plain values, and a line for every path in it."""
 
     file: str
     data: Any
     root: yaml.Node
 
     def line(self, path: Sequence[str | int]) -> int:
-        """The line (from 1) of the key or item at `path`; of the nearest value around it where there is none."""
+        """The line (from 1) of the key or item at `path`, or of the nearest value around it."""
         node = self.root
         line: int = node.start_mark.line + 1
         for part in path:
