@@ -127,6 +127,8 @@ class _Bench:
         module = import_module(plan.kernel)
         self.rig = Rig(module, shape.dims, ("subject", *shape.baselines), plan.device, seed)
         self.llc = llc
+        # Which of the two allocations plays the subject in A/A is a coin's choice: their difference is luck, not bias.
+        self.swapped = random.Random(seed ^ 0xAA).random() < 0.5
         self.unit = launch_unit(plan.extra, plan.slowdown)
         first = self.rig.slot(seed)
         self.rig.groups[0].append(first)
@@ -193,8 +195,8 @@ class _Bench:
         name, group, surplus = "subject", 0, 0
         if pair.startswith("ratio:") and which == "baseline":
             name = pair.partition(":")[2]
-        if pair == CONTROL_AA and which == "baseline":
-            group = 1
+        if pair == CONTROL_AA:
+            group = int((which == "baseline") != self.swapped)
         if pair == CONTROL_POSITIVE and which == "baseline":
             surplus = self.surplus
         slowed = bool(self.plan.slowdown) and pair.startswith("ratio:") and which == "subject"
@@ -284,7 +286,8 @@ def _blocks(bench: _Bench, meter: Any, record: Record, rng: random.Random) -> No
         record.line("steady", regime=regime, steady=calm, samples=taken)
         if not calm:
             raise Fault("unsteady", f"{regime}: two windows of samples still differ after {taken} samples")
-        for block in range(-plan.discarded, plan.blocks):
+        count = plan.blocks if regime in shape.judged else plan.blocks_beside
+        for block in range(-plan.discarded, count):
             pairs = list(sides)
             rng.shuffle(pairs)
             taken_ns: dict[str, Any] = {}
@@ -349,7 +352,9 @@ def replicate(plan: Plan, shape: Shape, index: int, seed: int, record: Record, s
         _gates_before(bench, str(device["arch"]), record)
         gated = time.monotonic_ns()
         bench.allocate()
-        record.line("sizing", surplus=bench.surplus, slowed=bench.slowed, **vars(bench.sizing))
+        record.line(
+            "sizing", surplus=bench.surplus, slowed=bench.slowed, swapped=bench.swapped, **vars(bench.sizing)
+        )
         allocated = time.monotonic_ns()
         _blocks(bench, meter, record, random.Random(seed))
         sampled = time.monotonic_ns()

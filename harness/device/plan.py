@@ -74,7 +74,8 @@ class Shape:
     """One workload to be timed: its id and dimensions, and what the publication says of each baseline.
 
     `baselines` are the names of `harness.kernels.<id>.baselines(dims)` to be timed against the subject.
-    `judged` is the regime in which the stopping rule decides; the other regimes are recorded beside it.
+    `judged` are the regimes in which the shape's claims are stated: they get all blocks of the plan and the
+    stopping rule decides by them; the other regimes are recorded beside them with fewer blocks.
     `published` maps a baseline's name to the published ratio (absent: there is none, so every look is taken
     until the interval is narrow). `u0` is the standard error of its logarithm.
     """
@@ -82,7 +83,7 @@ class Shape:
     id: str
     dims: Mapping[str, int | float | str | bool | None]
     baselines: tuple[str, ...]
-    judged: str = COLD
+    judged: tuple[str, ...] = (COLD,)
     published: Mapping[str, float] | None = None
     u0: float = 0.01
 
@@ -106,6 +107,7 @@ class Plan:
     looks: tuple[int, ...] = LOOKS
     blocks: int = 20
     discarded: int = 3
+    blocks_beside: int = 6
     minimum_us: float = 200.0
     minimum_floors: float = 10.0
     rotation: float = 3.5
@@ -158,7 +160,10 @@ class Plan:
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
     """A plan from `Plan.to_json` data. Raises HarnessError where fields are missing or unknown."""
     try:
-        shapes = tuple(Shape(**{**s, "baselines": tuple(s["baselines"])}) for s in data["shapes"])
+        shapes = tuple(
+            Shape(**{**s, "baselines": tuple(s["baselines"]), "judged": tuple(s["judged"])})
+            for s in data["shapes"]
+        )
         rest = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "shapes"}
         return Plan(shapes=shapes, **rest)
     except (KeyError, TypeError, AttributeError) as error:

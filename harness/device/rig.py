@@ -6,6 +6,7 @@ Knows the kernel interface (`harness.kernels.base`) and memory; knows nothing of
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -70,11 +71,25 @@ class Rig:
             raise KeyError(f"kernel file has no baseline {missing[0]!r} (it has {sorted(known)})")
         self._baselines = {n: known[n] for n in names if n != "subject"}
         self.groups: list[list[Slot]] = [[], []]
+        self._random = random.Random(seed)
+        self._pads: list[Any] = []
 
     def inputs(self, seed: int) -> dict[str, Any]:
         """A fresh set of tensors of this shape, outputs poisoned."""
         made: dict[str, Any] = self._module.make_inputs(self.dims, device=self.device, seed=seed)
         return made
+
+    def _pad(self) -> None:
+        """Leave a gap of random size, so that where a set lies in memory differs from process to process.
+
+        Without it every process has the same layout and an A/A ratio the same bias (0.2 % on an H200).
+        """
+        import torch
+
+        step = max(512, bytes_of(self.groups[0][0].tensors) // 16) if self.groups[0] else 512
+        self._pads.append(
+            torch.empty(self._random.randrange(8) * step, dtype=torch.uint8, device=self.device)
+        )
 
     def slot(self, seed: int, names: tuple[str, ...] | None = None) -> Slot:
         """One input set with its launches built."""
@@ -92,6 +107,7 @@ class Rig:
         slots = self.groups[group]
         try:
             while len(slots) < count:
+                self._pad()
                 slots.append(self.slot(self.seed + 7919 * group + len(slots), names))
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "out of memory" not in str(error).lower():
@@ -103,6 +119,7 @@ class Rig:
         """Give all sets back to the device."""
         for slots in self.groups:
             slots.clear()
+        self._pads.clear()
         if self.device != "cpu":
             import torch
 
