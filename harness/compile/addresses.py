@@ -79,7 +79,7 @@ def code_listing(source: str, kernel: KernelCode, toolchain: Toolchain, origin: 
     wrong = _first_differing_byte(made, symbol_addresses(made)[kernel.symbol], kernel.code)
     if wrong is not None:
         raise HarnessError(
-            f"{origin}: not the listing of the code object: the code of {kernel.symbol} differs at byte {wrong}"
+            f"{origin}: not the listing of the code object: {kernel.symbol} differs at byte {wrong}"
         )
     return _listed(source, kernel.symbol, made, kernel.code, kernel.address, "code object", origin)
 

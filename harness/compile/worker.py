@@ -4,8 +4,8 @@ It imports a kernel module, makes its tensors, calls its launch once, and writes
 itself dumps the code object, since the environment says so (`harness.compile.toolchain.environment`). A
 second call in the same process would dump nothing, so a worker serves one request and ends.
 
-A module with `triton_kernels(dims)` holds Triton kernels instead: a sequence of
-`(name, function, signature, constexprs, options)` as `triton.compiler.ASTSource` takes them.
+A module with `triton_kernels(dims)` holds Triton kernels instead: mappings with name, function, signature,
+constexprs, attrs (as `triton.compiler.ASTSource` takes them) and options.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _compile(name: str, dims: dict[str, Any], seed: int) -> None:
     module = importlib.import_module(name)
     if hasattr(module, "triton_kernels"):
         for kernel in module.triton_kernels(dims):
-            _compile_triton(*kernel)
+            _compile_triton(**kernel)
         return
     from harness.compile.hollow import hollow_tensors
 
@@ -59,13 +59,18 @@ def _compile(name: str, dims: dict[str, Any], seed: int) -> None:
 
 
 def _compile_triton(
-    name: str, function: Any, signature: dict[str, str], constexprs: dict[str, Any], options: dict[str, Any]
+    name: str,
+    function: Any,
+    signature: dict[str, str],
+    constexprs: dict[str, Any],
+    attrs: dict[Any, Any],
+    options: dict[str, Any],
 ) -> None:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    source = ASTSource(fn=function, signature=signature, constexprs=constexprs)
+    source = ASTSource(fn=function, signature=signature, constexprs=constexprs, attrs=attrs)
     target = GPUTarget("hip", os.environ["ARCH"], 64)
     compiled = triton.compile(source, target=target, options=options)
     directory = Path(os.environ["FLYDSL_DUMP_DIR"]) / re.sub(r"[^\w.-]", "_", name)
