@@ -19,6 +19,7 @@ from typing import Any
 from harness.command import Reporter
 from harness.device.plan import Plan, Shape, plan_from_json
 from harness.device.processes import Starter, starter
+from harness.device.provenance import provenance
 from harness.device.samples import read_process
 from harness.errors import HarnessError
 from harness.verdict import ExitCode
@@ -93,6 +94,7 @@ def open_run(directory: Path, plan: Plan | None) -> Run:
         raise HarnessError(f"{directory}: no run to resume (no plan.json)", remedy="start one with --out DIR")
     else:
         (directory / "processes").mkdir(parents=True, exist_ok=True)
+        write_text(directory / "provenance.json", json.dumps(provenance(), indent=1) + "\n")
         write_text(file, json.dumps(plan.to_json(), indent=1) + "\n")
     found_processes = {shape.id: _read(directory, plan, shape.id) for shape in plan.shapes}
     return Run(directory, plan, found_processes)
