@@ -230,7 +230,7 @@ def find(root: Path, wanted: Iterable[str]) -> tuple[Bundle, ...]:
 
 
 def open_document(path: Path) -> Document:
-    """`path`/bundle.yaml as plain values with lines. Raises FaultError for what is not YAML as we write it."""
+    """`path`/bundle.yaml as plain values with lines. Raises FaultError for what is not YAML as written here."""
     return read(path / "bundle.yaml", _file(path), within=path)
 
 

@@ -85,7 +85,7 @@ def schema_of(name: str) -> str | None:
 
 
 def check(data: Any, name: str, file: str) -> list[Fault]:
-    """Every fault of evidence that is plain data: not an object, no version, not finite, against its schema."""
+    """Every fault of evidence given as plain data: no object, no version, not finite, against its schema."""
     if not isinstance(data, Mapping):
         return [Fault(file, None, "", "type", f"must be an object (got {shown(data)})")]
     version = data.get("schema_version")
