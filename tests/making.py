@@ -92,5 +92,6 @@ def evidence(*captures: Any, kernels: Any = (), **work: Any) -> dict[str, Any]:
             "kernel_traces": [trace | {"kernels": list(kernels)}],
             "multishape": [],
         },
-        "workloads": {"w": {"grid": None} | work},
+        "captured": None,
+        "workloads": {"w": {"dims": {}, "unsaid": []} | work},
     }

@@ -143,11 +143,22 @@ def test_a_working_set_that_the_cache_may_hold_is_no_contradiction() -> None:
 
 def test_a_trace_of_another_shape_is_not_comparable() -> None:
     of = claim("l", "latency", 155.7, side="subject", regime="kernel-trace", unit="us")
-    found = evidence(kernels=[traced("k_0", "subject", 12.4, 6.5, 13.8, grid=[1, 112, 1])], grid=[64, 56, 1])
+    found = evidence(kernels=[traced("k_0", "subject", 12.4, 6.5, 13.8)], dims={"M": 4096}) | {
+        "captured": {"M": 16}
+    }
     result = judged(of, found)
-    assert (
-        result.verdict is Verdict.NOT_COMPARABLE and "64x56x1" in result.reason and "1x112x1" in result.reason
-    )
+    assert result.verdict is Verdict.NOT_COMPARABLE and "M 16 against 4096" in result.reason
+    found["workloads"]["w"] |= {"dims": {}, "unsaid": ["M"]}
+    assert "M 16 against an unsaid one" in judged(of, found).reason
+    found["workloads"]["w"] |= {"dims": {"M": 16}, "unsaid": []}
+    assert judged(of, found).verdict is Verdict.CONTRADICTED
+
+
+def test_a_trace_of_many_shapes_spans_the_claimed_one() -> None:
+    of = claim("l", "latency", 219.6, side="subject", regime="kernel-trace", unit="us")
+    rows = [traced("k_0", "subject", 4.0, 2.1, 9.2, grid=[8, n, 1]) for n in (1, 32)]
+    found = evidence(kernels=rows, unsaid=["T"]) | {"captured": {"T": 32}}
+    assert judged(of, found).verdict is Verdict.CONTRADICTED
 
 
 def test_the_kernels_of_one_call_add_up() -> None:
@@ -244,8 +255,8 @@ def test_occupancy_from_published_registers_where_no_capture_counts_them() -> No
 
 
 def test_a_captured_grid_stands_against_the_claimed_shape() -> None:
-    of = claim("g", "resource", [1024, 1, 1], metric="grid_workgroups")
-    result = judged(of, evidence(capture(grid_workgroups=[1024, 1, 1]), grid=[32768, 1, 1]))
+    of = claim("g", "resource", [32768, 1, 1], metric="grid_workgroups")
+    result = judged(of, evidence(capture(grid_workgroups=[1024, 1, 1])))
     assert result.verdict is Verdict.CONTRADICTED and "32768x1x1" in result.reason
 
 

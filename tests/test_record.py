@@ -104,14 +104,13 @@ def test_kernel_times_keep_all_forms_of_a_kernel() -> None:
         traced("k_0", "subject", 4.0, 2.1, 9.2, n=1328, grid=[8, 32, 1]),
         traced("k_0", "subject", 4.4, 0.8, 14.0, n=221, grid=[4, 1, 1]),
     )
-    found = study.kernel_time(evidence(kernels=rows)["study"], "subject")
+    record = evidence(kernels=rows)["study"]
+    found = study.kernel_time(record, "subject", ["k_0"])
     assert found is not None
     assert (found.median, found.low, found.high, found.n, found.forms) == (4.0, 0.8, 14.0, 1549, 2)
-    one = study.kernel_time(evidence(kernels=rows)["study"], "subject", grid=(4, 1, 1))
-    assert one is not None and one.median == 4.4
-    assert study.kernel_time(evidence(kernels=rows)["study"], "baseline") is None
-    assert study.kernel_time(evidence(kernels=rows)["study"], "subject", symbols=["k_0", "k_1"]) is None
-    assert study.kernel_time(None, "subject") is None
+    assert study.kernel_time(record, "baseline", ["k_0"]) is None
+    assert study.kernel_time(record, "subject", ["k_0", "k_1"]) is None
+    assert study.kernel_time(None, "subject", ["k_0"]) is None
 
 
 CONTEXT = Context(None, True, Silent(), Path("nowhere"))

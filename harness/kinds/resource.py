@@ -10,7 +10,6 @@ from typing import Any
 
 from harness.bundle import Bundle, Claim
 from harness.compile.occupancy import allocated_vgprs, occupancy
-from harness.record.regime import expected_grid
 from harness.record.study import capture
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
@@ -45,7 +44,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     if metric in ("vgpr", "agpr"):
         return _registers(claim, found, metric)
     if metric == "grid_workgroups":
-        return _grid(claim, evidence, found)
+        return _grid(claim, found)
     if metric == "workgroup_size":
         return _workgroup(claim, found)
     raw = {"lds": found["lds"], "sgpr": found["sgpr"]}.get(metric)
@@ -140,26 +139,16 @@ def _times(triple: Any) -> str:
     return "x".join(str(part) for part in triple)
 
 
-def _grid(claim: Claim, evidence: Evidence, found: Mapping[str, Any]) -> TierResult:
-    """The captured grid against the published one, and against the one that the claimed shape launches."""
+def _grid(claim: Claim, found: Mapping[str, Any]) -> TierResult:
     grid = found["grid_workgroups"]
     if grid is None:
         return TierResult(Verdict.NOT_MEASURED, None, "the record holds no grid of this capture", AUDIT)
-    needed = expected_grid(claim.workload, evidence)
-    if needed is not None and needed != tuple(grid):
-        return TierResult(
-            Verdict.CONTRADICTED,
-            _times(grid),
-            f"the captured launch has {_times(grid)} workgroups; the claimed shape launches {_times(needed)}",
-        )
-    published = _triple(claim.published)
-    agrees = published == tuple(grid)
+    agrees = _triple(claim.published) == tuple(grid)
     reason = f"the captured launch has {_times(grid)} workgroups"
-    reason += ", as the claimed shape needs" if needed is not None else ""
     return TierResult(
         Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
         _times(grid),
-        reason + ("" if agrees else f"; {claim.published} is published"),
+        reason + ("" if agrees else f"; the claimed shape launches {_times(claim.published)}"),
     )
 
 

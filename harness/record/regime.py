@@ -10,11 +10,11 @@ from __future__ import annotations
 from math import exp, log
 
 from harness.bundle import Bundle, Claim
-from harness.record.study import Grid, KernelTime, kernel_time
+from harness.record.study import KernelTime, kernel_time
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
-__all__ = ["FACTOR_WITHOUT_SPREAD", "TAU", "decide", "kernel_times"]
+__all__ = ["FACTOR_WITHOUT_SPREAD", "TAU", "decide", "differences", "kernel_times"]
 
 TAU = log(1.05)
 """Equality margin of a time, on the log scale, unless the claim registers another (as in the judge)."""
@@ -45,47 +45,43 @@ def kernel_times(claim: Claim, bundle: Bundle, evidence: Evidence, role: str) ->
     """The trace's time of `role` for the claim's own shape, or why there is none.
 
     `role` is subject or baseline. The symbols are the claim's `kernel_symbols` where it names some; else
-    all kernels of that role together make one call. The shape is checked on the subject's grid, where the
-    kernel file knows it.
+    all kernels of that role together make one call. A trace that holds one launch form is of the captured
+    shape; one that holds several spans the shapes of the study's own test, and its extremes are theirs.
     """
     study = evidence.get("study")
     named = claim.fields.get("kernel_symbols") if role == "subject" else None
     symbols = tuple(named) if named else _symbols(evidence, role)
-    if not symbols:
-        return TierResult(
-            Verdict.NOT_MEASURED,
-            None,
-            f"the study's kernel traces hold no {role} kernel of this bundle",
-            DEVICE,
-        )
-    subject = tuple(named) if named else _symbols(evidence, "subject")
-    grid = expected_grid(claim.workload, evidence)
-    if grid is not None and subject:
-        if kernel_time(study, "subject", symbols=subject[:1], grid=grid) is None:
-            have = kernel_time(study, "subject", symbols=subject[:1])
-            there = "x".join(map(str, have.grid)) if have is not None and have.grid else "unknown"
-            return TierResult(
-                Verdict.NOT_COMPARABLE,
-                None,
-                f"the claimed shape launches {'x'.join(map(str, grid))} workgroups; the trace holds {there}",
-                DEVICE,
-            )
-        if len(symbols) == 1 and role == "subject":
-            found = kernel_time(study, role, symbols=symbols, grid=grid)
-            assert found is not None  # looked up above
-            return found
-    found = kernel_time(study, role, symbols=symbols)
+    found = kernel_time(study, role, symbols=symbols) if symbols else None
     if found is None:
+        missing = " or ".join(symbols) if named else f"a {role} kernel of this bundle"
         return TierResult(
-            Verdict.NOT_MEASURED, None, f"the study's kernel traces lack {' or '.join(symbols)}", DEVICE
+            Verdict.NOT_MEASURED, None, f"the study's kernel traces do not hold {missing}", DEVICE
+        )
+    other = differences(claim.workload, evidence) if found.forms == 1 else ""
+    if other:
+        return TierResult(
+            Verdict.NOT_COMPARABLE, None, f"the study's kernel trace is of another shape: {other}", DEVICE
         )
     return found
 
 
-def expected_grid(workload: str | None, evidence: Evidence) -> Grid | None:
-    """The workgroups that the workload launches, where the kernel file can tell."""
-    grid = evidence.get("workloads", {}).get(workload or "", {}).get("grid")
-    return (int(grid[0]), int(grid[1]), int(grid[2])) if grid else None
+def differences(workload: str | None, evidence: Evidence) -> str:
+    """In which dimensions the captured launch is not the claimed one, in words; empty where it is."""
+    captured = evidence.get("captured")
+    claimed = evidence.get("workloads", {}).get(workload or "", {})
+    if captured is None:
+        return ""
+    said = [
+        f"{name} {captured[name]} against {value}"
+        for name, value in claimed.get("dims", {}).items()
+        if name in captured and captured[name] != value
+    ]
+    unsaid = [
+        f"{name} {captured[name]} against an unsaid one"
+        for name in claimed.get("unsaid", ())
+        if name in captured
+    ]
+    return ", ".join(said + unsaid)
 
 
 def _symbols(evidence: Evidence, role: str) -> tuple[str, ...]:

@@ -11,16 +11,14 @@ from typing import Any
 
 __all__ = ["KernelTime", "capture", "kernel_time", "spoiled"]
 
-Grid = tuple[int, int, int]
-
 
 @dataclass(frozen=True)
 class KernelTime:
     """Device time of one launch in a kernel trace, microseconds.
 
-    `low` and `high` are the shortest and longest launch, None where the evidence keeps only the median; `n`
-    counts launches, `forms` the distinct (grid, workgroup, code object) they came in; `grid` is the one of
-    the median.
+    `low` and `high` hold 98 % of the launches between them (of each form, where there are several), so that
+    a cold first launch decides nothing; None where the evidence keeps only the median. `n` counts launches,
+    `forms` the different grids that they came in. `median` is that of the most frequent form.
     """
 
     median: float
@@ -28,13 +26,13 @@ class KernelTime:
     high: float | None
     n: int | None
     forms: int
-    grid: Grid | None
 
     def text(self) -> str:
         """As a reason prints it."""
-        spread = f" ({self.low:g}-{self.high:g} µs" if self.low is not None and self.high is not None else ""
-        count = f", {self.n} launches)" if spread and self.n is not None else ")" if spread else ""
-        return f"median {self.median:g} µs{spread}{count}"
+        if self.low is None or self.high is None:
+            return f"median {self.median:g} µs"
+        count = f", {self.n} launches" if self.n is not None else ""
+        return f"median {self.median:g} µs ({self.low:g}-{self.high:g} µs{count})"
 
 
 def capture(study: Mapping[str, Any] | None, name: str | None = None) -> Mapping[str, Any] | None:
@@ -63,26 +61,17 @@ def spoiled(one: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
     return None
 
 
-def kernel_time(
-    study: Mapping[str, Any] | None,
-    role: str,
-    *,
-    symbols: Iterable[str] | None = None,
-    grid: Grid | None = None,
-) -> KernelTime | None:
+def kernel_time(study: Mapping[str, Any] | None, role: str, symbols: Iterable[str]) -> KernelTime | None:
     """Device time of `role` (subject or baseline): the sum over `symbols` of each kernel's own time.
 
-    Without `symbols`, all kernels of that role are forms of one. With `grid`, only launches of that grid
-    count. None where the traces hold no such launch of one of the symbols.
+    None where the traces hold no launch of one of them.
     """
     rows = [
         row
         for trace in (study or {}).get("kernel_traces", ())
         for row in trace["kernels"]
-        if row["role"] == role and (grid is None or row["grid_workgroups"] == list(grid))
+        if row["role"] == role
     ]
-    if symbols is None:
-        return _one(rows)
     parts = [_one([row for row in rows if row["symbol"] == symbol]) for symbol in symbols]
     if not parts or any(part is None for part in parts):
         return None
@@ -97,11 +86,10 @@ def _one(rows: Sequence[Mapping[str, Any]]) -> KernelTime | None:
     counts = [row["n"] for row in rows]
     return KernelTime(
         median=float(main["median_us"]),
-        low=_extreme(min, [row["min_us"] for row in rows]),
-        high=_extreme(max, [row["max_us"] for row in rows]),
+        low=_extreme(min, [row.get("q01_us") or row["min_us"] for row in rows]),
+        high=_extreme(max, [row.get("q99_us") or row["max_us"] for row in rows]),
         n=sum(counts) if None not in counts else None,
-        forms=len(rows),
-        grid=tuple(main["grid_workgroups"]) if main["grid_workgroups"] else None,
+        forms=len({tuple(row["grid_workgroups"] or ()) for row in rows}),
     )
 
 
@@ -117,5 +105,4 @@ def _sum(times: Sequence[KernelTime]) -> KernelTime:
         high=sum(x for x in highs if x is not None) if None not in highs else None,
         n=min((t.n for t in times if t.n is not None), default=None),
         forms=max(t.forms for t in times),
-        grid=times[0].grid,
     )

@@ -1,12 +1,14 @@
 """Gathers the record: the study's own figures, and the arithmetic of each workload.
 
 Knows where they are (`evidence/study.json`, the kernel file). Must not judge. Needs no torch, no numpy, no
-network, so this tier works everywhere; what is missing is missing by name, and the kinds say what that
-costs.
+network, so this tier works everywhere; what is missing is missing by name, and the kinds say what that costs.
 
-What it gives: `study` (the mapping of `schema/study.schema.json`, or None) and `workloads`: for each
-workload of the bundle `{"bytes", "flops", "bytes_formula", "flops_formula", "grid"}`, or `{"missing":
-why}`.
+What it gives:
+- `study`: the mapping of `schema/study.schema.json`, or None;
+- `captured`: the dimensions of the launch that the study traced, as its listing and grid show them, or None;
+- `workloads`: for each workload `dims` (those that it states), `unsaid` (the names that the study leaves
+  open), and either `bytes`, `flops`, `bytes_formula`, `flops_formula`, or `missing` (why there is no
+  arithmetic).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
         module = None
     return {
         "study": _study(bundle),
-        "workloads": {one.id: _arithmetic(one, module) for one in bundle.workloads},
+        "captured": _captured(module),
+        "workloads": {one.id: _workload(one, module) for one in bundle.workloads},
     }
 
 
@@ -56,22 +59,29 @@ def _study(bundle: Bundle) -> dict[str, Any] | None:
     return found
 
 
-def _arithmetic(workload: Workload, module: KernelModule | None) -> dict[str, Any]:
-    if module is None:
-        return {"missing": "there is no kernel file with this kernel's arithmetic"}
+def _captured(module: KernelModule | None) -> dict[str, Any] | None:
+    if module is None or not module.CAPTURES:
+        return None
+    return dict(module.WORKLOADS[module.CAPTURES[0].workload])
+
+
+def _workload(workload: Workload, module: KernelModule | None) -> dict[str, Any]:
+    said = {name: value for name, value in workload.dims.items() if value is not None}
     unsaid = sorted({*workload.unknown, *(name for name, value in workload.dims.items() if value is None)})
+    out: dict[str, Any] = {"dims": said, "unsaid": unsaid}
+    if module is None:
+        return out | {"missing": "there is no kernel file with this kernel's arithmetic"}
     if unsaid:
-        return {"missing": f"the study leaves {', '.join(unsaid)} unsaid"}
-    dims = {**workload.dims, **workload.dtypes}
+        return out | {"missing": f"the study leaves {', '.join(unsaid)} unsaid"}
     try:
-        traffic = module.traffic(dims)
-    except (HarnessError, KeyError) as error:
-        return {"missing": f"the workload does not fix the kernel's arithmetic: {error}"}
-    grid = getattr(module, "grid", None)
-    return {
+        full = module.resolve(said)
+        traffic = module.traffic(said)
+    except HarnessError as error:
+        return out | {"missing": f"the workload does not fix the kernel's arithmetic: {error.message}"}
+    return out | {
+        "dims": {name: full.get(name, value) for name, value in said.items()},
         "bytes": traffic.bytes,
         "flops": traffic.flops,
         "bytes_formula": traffic.bytes_formula,
         "flops_formula": traffic.flops_formula,
-        "grid": list(grid(dims)) if grid is not None else None,
     }

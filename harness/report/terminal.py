@@ -1,119 +1,125 @@
 """The table of `harness reproduce`: one row a claim, and under it what disagrees and what was not measured.
 
 Knows rows (`harness.agreement`); must not know how they came about. Returns text: only the command line
-prints.
+prints. It is laid out here and not by a library because all bundles together are some 700 rows, and the
+record tier has a second for everything.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.agreement import Row
 from harness.report.words import LEGEND, cell, committed, published
 from harness.verdict import TierResult, Verdict
 
-__all__ = ["build", "lines", "table"]
+__all__ = ["table"]
 
-_STYLES = {
-    Verdict.REPRODUCED: "green",
-    Verdict.CONTRADICTED: "red",
-    Verdict.INCONCLUSIVE: "yellow",
-    Verdict.INVALID: "magenta",
-    Verdict.NOT_COMPARABLE: "cyan",
-    Verdict.NOT_MEASURED: "dim",
+_STYLES: Mapping[Verdict, str] = {
+    Verdict.REPRODUCED: "32",
+    Verdict.CONTRADICTED: "31",
+    Verdict.INCONCLUSIVE: "33",
+    Verdict.INVALID: "35",
+    Verdict.NOT_COMPARABLE: "36",
+    Verdict.NOT_MEASURED: "2",
 }
+"""ANSI colours."""
 
-WIDTH = 150
-"""Columns where the output goes to no terminal."""
+_BOLD, _DIM, _ALARM = "1", "2", "1;31"
+_WIDTHS = {"published": 34, "tier": 28}
+"""Widest cells; longer ones are cut, the whole text is in `--json`."""
+
+Cell = tuple[str, str | None]
+Paint = Callable[[str, str | None], str]
 
 
-def table(rows: Sequence[Row], order: Sequence[str], code: int) -> str:
+def table(rows: Sequence[Row], order: Sequence[str], code: int, *, colour: bool | None = None) -> str:
     """The whole report as text, coloured where standard output is a terminal."""
-    terminal = sys.stdout.isatty()
-    console = Console(
-        force_terminal=terminal, width=None if terminal else WIDTH, highlight=False, soft_wrap=False
-    )
-    with console.capture() as captured:
-        console.print(build(rows, order))
-        for line in lines(rows, order, code):
-            console.print(line, overflow="fold")
-    return captured.get().rstrip("\n")
+    paint = _paint if (sys.stdout.isatty() if colour is None else colour) else _plain
+    out = list(_table(rows, order, paint))
+    out += ["", paint(f"{LEGEND}   · nothing to say", _DIM)]
+    if len({row.bundle for row in rows}) == 1:
+        out += _why(rows, order, paint)
+    out += _differences(rows, paint)
+    out += _missing(rows, order, paint)
+    out.append(_sum(rows, order, code, paint))
+    return "\n".join(out)
 
 
-def build(rows: Sequence[Row], order: Sequence[str]) -> Table:
-    """The table alone."""
+def _plain(text: str, style: str | None) -> str:
+    return text
+
+
+def _paint(text: str, style: str | None) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style else text
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[str]:
+    """Header and rows, each column as wide as its widest cell."""
     many = len({row.bundle for row in rows}) > 1
-    out = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True, padding=(0, 2, 0, 0))
-    out.add_column("claim", no_wrap=True)
-    out.add_column("published", max_width=34)
-    for tier in order:
-        out.add_column(tier, max_width=30)
-    out.add_column("committed", no_wrap=True)
-    out.add_column("agrees")
+    lines: list[tuple[Cell, ...] | str] = [
+        tuple((name, _BOLD) for name in ("claim", "published", *order, "committed", "agrees"))
+    ]
     last = None
     for row in rows:
         if many and row.bundle != last:
-            out.add_row(Text(row.bundle, style="bold"))
+            lines.append(row.bundle)
         last = row.bundle
-        out.add_row(
-            Text(("  " if many else "") + row.claim),
-            Text(published(row.published, row.unit)),
-            *(_cell(row.fresh.get(tier)) for tier in order),
-            committed(row.committed, order),
-            Text("yes", style="green") if row.agrees else Text("NO", style="bold red"),
+        lines.append(
+            (
+                (("  " if many else "") + row.claim, None),
+                (_cut(published(row.published, row.unit), _WIDTHS["published"]), None),
+                *(_cell(row.fresh.get(tier)) for tier in order),
+                (committed(row.committed, order), None),
+                ("yes", _STYLES[Verdict.REPRODUCED]) if row.agrees else ("NO", _ALARM),
+            )
         )
-    return out
+    cells = [line for line in lines if not isinstance(line, str)]
+    widths = [max(len(line[column][0]) for line in cells) for column in range(len(order) + 4)]
+    for line in lines:
+        if isinstance(line, str):
+            yield paint(line, _BOLD)
+        else:
+            parts = (
+                paint(text.ljust(width), style) for (text, style), width in zip(line, widths, strict=True)
+            )
+            yield "  ".join(parts).rstrip()
 
 
-def _cell(result: TierResult | None) -> Text:
-    return Text(cell(result), style=_STYLES[result.verdict] if result is not None else "dim")
+def _cell(result: TierResult | None) -> Cell:
+    if result is None:
+        return "·", _DIM
+    return _cut(cell(result), _WIDTHS["tier"]), _STYLES[result.verdict]
 
 
-def lines(rows: Sequence[Row], order: Sequence[str], code: int) -> list[Text]:
-    """What stands under the table."""
-    out = [Text(""), Text(f"{LEGEND}   · nothing to say", style="dim")]
-    one = len({row.bundle for row in rows}) == 1
-    if one:
-        out += _why(rows, order)
-    out += _differences(rows)
-    out += _missing(rows, order)
-    out.append(_sum(rows, order, code))
-    return out
-
-
-def _why(rows: Sequence[Row], order: Sequence[str]) -> list[Text]:
+def _why(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[str]:
     """For one bundle: why each claim that did not come out REPRODUCED did not."""
     dull = (Verdict.REPRODUCED, Verdict.NOT_MEASURED)
-    return [
-        Text.assemble(
-            (f"{row.claim} {tier} {result.verdict.value}", _STYLES[result.verdict]), f": {result.reason}"
-        )
-        for row in rows
-        for tier in order
-        if (result := row.fresh.get(tier)) is not None and result.verdict not in dull
-        if tier not in row.differing()
-    ]
+    for row in rows:
+        for tier in order:
+            result = row.fresh.get(tier)
+            if result is not None and result.verdict not in dull and tier not in row.differing():
+                head = paint(f"{row.claim} ({tier}) {result.verdict.value}", _STYLES[result.verdict])
+                yield f"{head}: {result.reason}"
 
 
-def _differences(rows: Sequence[Row]) -> list[Text]:
-    out = []
+def _differences(rows: Sequence[Row], paint: Paint) -> Iterator[str]:
     for row in rows:
         for tier in row.differing():
             result = row.fresh[tier]
             before = row.committed.get(tier)
             was = f"committed {before.value}" if before is not None else "none committed"
-            head = f"DISAGREES {row.bundle}/{row.claim} {tier}: {was}, now {result.verdict.value}"
-            out.append(Text.assemble((head, "bold red"), f": {result.reason}"))
-    return out
+            head = f"DISAGREES {row.bundle}/{row.claim} ({tier}): {was}, now {result.verdict.value}"
+            yield f"{paint(head, _ALARM)}: {result.reason}"
 
 
-def _missing(rows: Sequence[Row], order: Sequence[str]) -> list[Text]:
+def _missing(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[str]:
     """One line for each reason why something could not be measured here, with what to do about it."""
     counts: Counter[tuple[str, str, str | None]] = Counter()
     where: dict[tuple[str, str, str | None], str] = {}
@@ -124,24 +130,18 @@ def _missing(rows: Sequence[Row], order: Sequence[str]) -> list[Text]:
                 key = (tier, result.reason.split("; ")[0], result.remedy)
                 counts[key] += 1
                 where.setdefault(key, f"{row.bundle}/{row.claim}")
-    out = []
     for (tier, reason, remedy), count in counts.items():
         what = where[tier, reason, remedy] if count == 1 else f"{count} claims"
-        out.append(
-            Text.assemble(
-                (f"not measured ({tier}, {what})", "dim"),
-                f": {reason}",
-                (f" → {remedy}" if remedy else "", "bold"),
-            )
-        )
-    return out
+        head = paint(f"not measured ({tier}, {what})", _DIM)
+        yield f"{head}: {reason}" + (f" → {remedy}" if remedy else "")
 
 
-def _sum(rows: Sequence[Row], order: Sequence[str], code: int) -> Text:
+def _sum(rows: Sequence[Row], order: Sequence[str], code: int, paint: Paint) -> str:
     parts = []
     for tier in order:
         counts = Counter(row.fresh[tier].verdict for row in rows if tier in row.fresh)
         said = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
         parts.append(f"{tier}: {said or 'nothing'}")
     agree = sum(row.agrees for row in rows)
-    return Text(f"{agree} of {len(rows)} claims agree (exit {code}). " + "; ".join(parts) + ".", style="bold")
+    text = f"{agree} of {len(rows)} claims agree (exit {code}). " + "; ".join(parts) + "."
+    return paint(text, _BOLD)
