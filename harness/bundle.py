@@ -41,7 +41,7 @@ from typing import Any
 
 from harness.errors import HarnessError
 from harness.faults import Fault, FaultError, spot
-from harness.schemas import broken
+from harness.schemas import Broken, broken
 from harness.yamlfile import Document, read
 
 __all__ = [
@@ -54,7 +54,9 @@ __all__ = [
     "Kernel",
     "SourceFile",
     "Workload",
+    "broken_rules",
     "build",
+    "directories",
     "find",
     "ids",
     "load",
@@ -211,10 +213,15 @@ def find(root: Path, wanted: Iterable[str]) -> tuple[Bundle, ...]:
 
     Raises HarnessError for a name that is no bundle, with the nearest ones, and FaultError for a bad bundle.
     """
+    return tuple(load(path) for path in directories(root, wanted))
+
+
+def directories(root: Path, wanted: Iterable[str]) -> tuple[Path, ...]:
+    """The directories of the bundles called `wanted` (see `find`), not opened. Raises HarnessError."""
     names = tuple(wanted)
     known = ids(root)
     if not names or "all" in names:
-        return load_all(root)
+        return tuple(root / name for name in known)
     paths: list[Path] = []
     for name in names:
         if name in known:
@@ -226,11 +233,11 @@ def find(root: Path, wanted: Iterable[str]) -> tuple[Bundle, ...]:
             raise HarnessError(f"no bundle {name!r}", remedy=f"one of: {', '.join(near)}")
         if path not in paths:
             paths.append(path)
-    return tuple(load(path) for path in paths)
+    return tuple(paths)
 
 
 def open_document(path: Path) -> Document:
-    """`path`/bundle.yaml as plain values with lines. Raises FaultError for what is not YAML as written here."""
+    """`path`/bundle.yaml as plain values with lines. Raises FaultError for what is not our YAML."""
     return read(path / "bundle.yaml", _file(path), within=path)
 
 
@@ -243,8 +250,13 @@ def schema_faults(document: Document) -> list[Fault]:
         return [Fault(document.file, line, "schema_version", "schema-version", message, version)]
     return [
         Fault(document.file, document.line(one.path), spot(one.path), one.rule, one.message, one.value)
-        for one in broken("bundle", document.data)
+        for one in broken_rules(document)
     ]
+
+
+def broken_rules(document: Document) -> tuple[Broken, ...]:
+    """The broken rules of the schema, as paths into the data."""
+    return tuple(broken("bundle", document.data))
 
 
 def build(document: Document, path: Path) -> Bundle:

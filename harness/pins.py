@@ -65,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Wheels:
-    """A package on the index: its version, and the sha256 of its x86-64 Linux wheel by Python tag (`cp312`)."""
+    """A package on the index: its version, and the sha256 of its x86-64 Linux wheels by Python tag."""
 
     version: str
     wheels: Mapping[str, str]
