@@ -28,6 +28,8 @@ class Descriptor:
     """What the hardware allocates by. Registers per lane (vgprs) and per wave (sgprs), bytes otherwise.
 
     vgprs: allocated from the unified file, arch and acc together; accum_offset: where the acc ones begin.
+    float_mode: rounding (4 bits) and denormals (4 bits: f32, f16/f64; 0 flushes). properties: which user SGPRs are
+    set up, and the rest of the kernel code properties. preload: kernarg dwords preloaded into SGPRs.
     """
 
     vgprs: int
@@ -40,6 +42,10 @@ class Descriptor:
     user_sgprs: int
     workgroup_ids: tuple[bool, bool, bool]
     workitem_ids: int
+    float_mode: int = 0
+    dx10_clamp: bool = True
+    properties: int = 0
+    preload: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,7 @@ def _descriptor(raw: bytes) -> Descriptor:
     lds, private, kernarg = struct.unpack_from("<III", raw, 0)
     (entry,) = struct.unpack_from("<q", raw, 16)
     resources3, resources1, resources2 = struct.unpack_from("<III", raw, 44)
+    properties, preload = struct.unpack_from("<HH", raw, 56)
     return Descriptor(
         vgprs=((resources1 & 0x3F) + 1) * 8,
         accum_offset=((resources3 & 0x3F) + 1) * 4,
@@ -187,4 +194,8 @@ def _descriptor(raw: bytes) -> Descriptor:
         user_sgprs=(resources2 >> 1) & 0x1F,
         workgroup_ids=(bool(resources2 >> 7 & 1), bool(resources2 >> 8 & 1), bool(resources2 >> 9 & 1)),
         workitem_ids=(resources2 >> 11) & 3,
+        float_mode=(resources1 >> 12) & 0xFF,
+        dx10_clamp=bool(resources1 >> 21 & 1),
+        properties=properties,
+        preload=preload & 0x7F,
     )
