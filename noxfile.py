@@ -8,8 +8,8 @@
     nox -s reproduce                all bundles
     nox -s tests | lint | bench
 
-All sessions share one virtual environment, `.nox/harness`, made again only when its requirements change. What is
-after `--` goes to the command: `nox -s reproduce-softmax -- --tier record`.
+All sessions share one virtual environment, `.nox/harness`, made again only when its requirements change.
+What is after `--` goes to the command: `nox -s reproduce-softmax -- --tier record`.
 
 HARNESS_TORCH_INDEX   a package index with the torch build you want (a CPU build is enough without a GPU)
 HARNESS_TORCH         another requirement than the pinned one, for example `torch==2.11.0`
@@ -54,7 +54,8 @@ def base_python() -> str:
 
 
 def has_torch(python: str) -> bool:
-    """Whether this interpreter brings a torch of its own (a ROCm container does); it is then used as it is."""
+    """Whether this interpreter brings a torch of its own (a ROCm container does); it is then used as it
+    is."""
     code = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
     return subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
 
@@ -81,17 +82,18 @@ def python(session: nox.Session) -> str:
 
 
 def install_compiler(session: nox.Session, pip: tuple[str, ...], torch: str, own: bool) -> bool:
-    """torch first, then what needs it. False, and a word, where it cannot be had: the record tier runs without."""
+    """torch first, then what needs it. False, and a word, where it cannot be had: the record tier runs
+    without."""
     index = os.environ.get("HARNESS_TORCH_INDEX")
     source = ["--index-url", index] if index else []
     codes = (0, 1, 2)
     made = (
         own or session.run(*pip, *source, torch, external=True, success_codes=codes, silent=True) is not None
     )
-    made = made and _worked(session, pip[0], "torch")
+    made = made and _worked(pip[0], "torch")
     if made:
         session.run(*pip, "--editable", f".[{EXTRAS}]", external=True, success_codes=codes, silent=True)
-        made = _worked(session, pip[0], "flydsl")
+        made = _worked(pip[0], "flydsl")
     if not made:
         session.warn(
             f"{torch} or flydsl could not be installed: the record tier runs, the others are not measured. "
@@ -100,7 +102,7 @@ def install_compiler(session: nox.Session, pip: tuple[str, ...], torch: str, own
     return made
 
 
-def _worked(session: nox.Session, python: str, module: str) -> bool:
+def _worked(python: str, module: str) -> bool:
     code = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
     return subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
 
