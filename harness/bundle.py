@@ -221,6 +221,8 @@ def directories(root: Path, wanted: Iterable[str]) -> tuple[Path, ...]:
     names = tuple(wanted)
     known = ids(root)
     if not names or "all" in names:
+        if not known:
+            raise HarnessError(f"{root}: there are no bundles here", remedy="name another with --root")
         return tuple(root / name for name in known)
     paths: list[Path] = []
     for name in names:

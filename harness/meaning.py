@@ -37,12 +37,10 @@ INVERTED_WITHIN = log(1.02)
 
 @dataclass(frozen=True)
 class Known:
-    """What a bundle's claims may refer to: this repository's root, and the commits that pins.yaml names as
-    layers.
-    """
+    """What claims may refer to: this repository's root, and the layers of pins.yaml (None: it is broken)."""
 
     root: Path
-    layers: frozenset[str]
+    layers: frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,8 @@ def _references(place: _Place, claim: Claim, at: At) -> Iterator[Fault]:
 
 def _layer(place: _Place, claim: Claim, at: At) -> Iterator[Fault]:
     layer = claim.fields.get("layer")
-    if layer is not None and layer not in place.known.layers:
+    layers = place.known.layers
+    if layer is not None and layers is not None and layer not in layers:
         yield place.fault(
             (*at, "layer"), "pins", f"is no FlyDSL commit of pins.yaml (got {shown(layer)})", layer
         )

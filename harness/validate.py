@@ -15,11 +15,14 @@ from harness import evidence, meaning, pins
 from harness.bundle import ROOT, Bundle
 from harness.command import Outcome, Reporter
 from harness.errors import HarnessError
-from harness.faults import Fault, FaultError
+from harness.faults import Fault, FaultError, spot
+from harness.schemas import broken
 from harness.verdict import ExitCode
-from harness.yamlfile import Document
+from harness.yamlfile import Document, read
 
 __all__ = ["configure", "run", "validate"]
+
+VERDICTS = "verdicts.yaml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,17 +51,14 @@ def validate(root: Path, paths: Sequence[Path] | None = None) -> list[Fault]:
     paths = bundles.directories(root, ()) if paths is None else paths
     known, out = _known(root)
     pairs: list[tuple[Document, Bundle]] = []
-    broken = False
     for path in paths:
         found, pair = _bundle(path, known)
-        broken = broken or bool(found)
         out += found
         if pair is not None:
             pairs.append(pair)
         out += _evidence(path)
     out += meaning.across(pairs)
-    if not broken:
-        out += _generated([bundle for _, bundle in pairs], root)
+    out += _generated([bundle for _, bundle in pairs], root)
     return sorted(out, key=lambda fault: (fault.file, fault.line or 0))
 
 
@@ -70,7 +70,7 @@ def _known(root: Path) -> tuple[meaning.Known, list[Fault]]:
     try:
         found = pins.load(path if path.is_file() else pins.PATH)
     except FaultError as error:
-        return meaning.Known(root.parent, frozenset()), list(error.faults)
+        return meaning.Known(pins.PATH.parent, None), list(error.faults)
     layers = frozenset((found.flydsl.layer, found.flydsl.commit))
     return meaning.Known(pins.PATH.parent, layers), []
 
@@ -133,6 +133,39 @@ def _generated(found: Sequence[Bundle], root: Path) -> list[Fault]:
     from harness.report.generate import stale
 
     try:
-        return stale(found, root)
+        out = stale(found, root)
     except HarnessError as error:
         return [Fault(str(root.name), None, "", "generated", error.message)]
+    touched = {fault.file for fault in out}
+    for bundle in found:
+        name = f"{root.name}/{bundle.id}/{VERDICTS}"
+        if name in touched and (bundle.path / VERDICTS).is_file():
+            out += _verdicts(bundle, name)
+    return out
+
+
+def _verdicts(bundle: Bundle, name: str) -> list[Fault]:
+    """What is wrong inside a verdicts file that is not as it was generated."""
+    try:
+        document = read(bundle.path / VERDICTS, name, within=bundle.path)
+    except FaultError as error:
+        return list(error.faults)
+    out = [
+        Fault(name, document.line(one.path), spot(one.path), one.rule, one.message, one.value)
+        for one in broken("verdicts", document.data)
+    ]
+    if out:
+        return out
+    claims = {claim.id for claim in bundle.claims}
+    return [
+        Fault(
+            name,
+            document.line(("claims", one)),
+            f"claims.{one}",
+            "reference",
+            "is no claim of the bundle",
+            one,
+        )
+        for one in document.data["claims"]
+        if one not in claims
+    ]
