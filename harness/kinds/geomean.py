@@ -37,10 +37,11 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     if mean is None:
         return TierResult(Verdict.NOT_MEASURED, None, "the study's rows carry no weights", None)
     shapes = claim.fields.get("shapes")
-    same = shapes is None or not isinstance(shapes, int) or shapes == row["shapes"]
+    over = row.get("weighted_shapes", row["shapes"]) if weighted else row["shapes"]
+    same = shapes is None or not isinstance(shapes, int) or shapes == over
     agrees = same and printed(claim.published, decimals=2).holds(mean)
     words = "weighted geometric mean" if weighted else "geometric mean"
-    reason = f"the {words} over {row['shapes']} shapes of {op} against {provider} is {mean:.4f}"
+    reason = f"the {words} over {over} shapes of {op} against {provider} is {mean:.4f}"
     if not agrees:
         reason += f"; {claim.published}" + (f" over {shapes} shapes" if shapes else "") + " is published"
     return TierResult(Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, mean, reason)

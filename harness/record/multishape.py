@@ -64,7 +64,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Summary:
-    """One mean: `provider` is `best` or a baseline. wins, losses: shapes at or above 1.05, at or below 0.95.
+    """One mean: `provider` is `best` or a baseline; weighted_shapes: those that have a weight. wins,
+    losses: shapes at or above 1.05, at or below 0.95.
 
     floor: pairs of which one time lies below `FLOOR_US`. mixed: pairs timed by two methods.
     """
@@ -73,6 +74,7 @@ class Summary:
     shapes: int
     geomean: float
     weighted: float | None
+    weighted_shapes: int
     wins: int
     losses: int
     floor: int
@@ -164,6 +166,7 @@ def _summary(
         shapes=len(pairs),
         geomean=exp(sum(logs) / len(logs)),
         weighted=exp(sum(w * value for w, value in weighed) / total) if total else None,
+        weighted_shapes=len(weighed),
         wins=sum(ratio >= 1.05 for _, ratio, _, _ in pairs),
         losses=sum(ratio <= 0.95 for _, ratio, _, _ in pairs),
         floor=sum(low for _, _, low, _ in pairs),

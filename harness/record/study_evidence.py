@@ -214,6 +214,7 @@ def _mean(s: multishape.Summary, rows: multishape.Rows, old: Mapping[str, Any]) 
         "shapes": s.shapes,
         "geomean": round(s.geomean, 4),
         "weighted": round(s.weighted, 4) if s.weighted is not None else None,
+        "weighted_shapes": s.weighted_shapes,
         "wins": s.wins,
         "losses": s.losses,
         "timing_floor_rows": s.floor,

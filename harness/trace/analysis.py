@@ -33,6 +33,7 @@ class Hotspot:
     cycles."""
 
     where: str
+    what: str
     text: str
     hits: int
     cycles: int
@@ -43,6 +44,7 @@ class Hotspot:
         """JSON form."""
         return {
             "where": self.where,
+            "what": self.what,
             "text": self.text,
             "hits": self.hits,
             "cycles": self.cycles,
@@ -253,7 +255,15 @@ def _hot_rows(rows: list[CodeRow]) -> tuple[Hotspot, ...]:
     total = sum(row.stall for row in rows) or 1
     top = sorted((row for row in rows if row.latency), key=lambda row: (-row.stall, row.address))[:HOTSPOTS]
     return tuple(
-        Hotspot(f"0x{row.address:x}", row.isa, row.hits, row.latency, row.stall, 100 * row.stall / total)
+        Hotspot(
+            f"0x{row.address:x}",
+            row.isa.split()[0],
+            row.isa,
+            row.hits,
+            row.latency,
+            row.stall,
+            100 * row.stall / total,
+        )
         for row in top
     )
 
@@ -271,7 +281,7 @@ def _hot_lines(rows: list[CodeRow]) -> tuple[Hotspot, ...]:
     top = sorted(lines.items(), key=lambda item: (-item[1][2], item[0]))[:HOTSPOTS]
     return tuple(
         Hotspot(
-            "/".join(where.split("/")[-2:]), f"{n} instructions", hits, cycles, stall, 100 * stall / total
+            "/".join(where.split("/")[-2:]), f"{n} instructions", "", hits, cycles, stall, 100 * stall / total
         )
         for where, (hits, cycles, stall, n) in top
     )

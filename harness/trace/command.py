@@ -100,4 +100,5 @@ def _hot(title: str, spots: tuple[Hotspot, ...]) -> Iterable[str]:
     if spots:
         yield f"  {title} (share of stall cycles, stall, hits)"
         for spot in spots[:5]:
-            yield f"    {spot.share:5.1f} % {spot.stall:>12,} {spot.hits:>9,}  {spot.where}  {spot.text}"
+            what = spot.text or spot.what
+            yield f"    {spot.share:5.1f} % {spot.stall:>12,} {spot.hits:>9,}  {spot.where}  {what}"

@@ -16,13 +16,22 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import IO
+from typing import Protocol
 
 from harness.trace.faults import Fault, ReadFault, fault, ordered
 
 __all__ = [
-    "AgentInfo", "Counters", "Dispatches", "KernelStats", "KernelTrace", "agent_info", "counter_collection",
-    "kernel_stats", "kernel_trace", "kind_of",
+    "AgentInfo",
+    "Counters",
+    "Dispatches",
+    "KernelStats",
+    "KernelTrace",
+    "Readable",
+    "agent_info",
+    "counter_collection",
+    "kernel_stats",
+    "kernel_trace",
+    "kind_of",
 ]  # fmt: skip
 
 _AGAIN = "run rocprofv3 again with -f csv json and a fresh output directory"
@@ -108,12 +117,12 @@ class AgentInfo:
 
 
 def _rows(
-    stream: IO[bytes], name: str, needed: tuple[str, ...], faults: list[Fault]
+    stream: Readable, name: str, needed: tuple[str, ...], faults: list[Fault]
 ) -> Iterator[dict[str, str]]:
     """Rows as dictionaries of the needed columns. ReadFault where there is no header or a column is
     missing."""
     csv.field_size_limit(NAME_LIMIT)
-    raw = io.BufferedReader(_Readable(stream), 1 << 20)
+    raw = io.BufferedReader(_Wrapped(stream), 1 << 20)
     text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
     reader = csv.reader(text)
     try:
@@ -157,10 +166,17 @@ def _rows(
         faults.append(fault("no-rows", f"{name}: has a header and no rows", _AGAIN))
 
 
-class _Readable(io.RawIOBase):
+class Readable(Protocol):
+    """What a reader needs of a stream."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+
+
+class _Wrapped(io.RawIOBase):
     """Any binary stream as a raw one, so that one wrapper serves files and archive members."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: Readable) -> None:
         self._stream = stream
 
     def readable(self) -> bool:
@@ -199,7 +215,7 @@ _TRACE_COLUMNS = (
 )
 
 
-def kernel_trace(stream: IO[bytes], name: str) -> KernelTrace:
+def kernel_trace(stream: Readable, name: str) -> KernelTrace:
     """kernel_trace.csv. A row whose end lies before its start is a wrapped clock: counted, not used."""
     faults: list[Fault] = []
     found: dict[tuple[object, ...], Dispatches] = {}
@@ -244,7 +260,7 @@ def kernel_trace(stream: IO[bytes], name: str) -> KernelTrace:
     return KernelTrace(kernels, rows, ordered(faults))
 
 
-def kernel_stats(stream: IO[bytes], name: str) -> KernelStats:
+def kernel_stats(stream: Readable, name: str) -> KernelStats:
     """kernel_stats.csv."""
     faults: list[Fault] = []
     kernels: dict[str, tuple[int, int]] = {}
@@ -259,7 +275,7 @@ def kernel_stats(stream: IO[bytes], name: str) -> KernelStats:
     return KernelStats(kernels, ordered(faults))
 
 
-def counter_collection(stream: IO[bytes], name: str) -> Counters:
+def counter_collection(stream: Readable, name: str) -> Counters:
     """counter_collection.csv; records of one dispatch and counter are summed, as the profiler's own writer
     does."""
     faults: list[Fault] = []
@@ -283,7 +299,7 @@ def counter_collection(stream: IO[bytes], name: str) -> Counters:
     return Counters(values, ordered(faults))
 
 
-def agent_info(stream: IO[bytes], name: str) -> AgentInfo:
+def agent_info(stream: Readable, name: str) -> AgentInfo:
     """agent_info.csv; CPUs are left out."""
     faults: list[Fault] = []
     gpus: list[tuple[str, str, int, int]] = []

@@ -78,13 +78,14 @@ def is_archive(source: Path) -> bool:
     return source.name.endswith(_SUFFIXES)
 
 
-def entries(source: Path, faults: list[Fault]) -> Iterator[Entry]:
+def entries(source: Path, faults: list[Fault], *, inside: bool = False) -> Iterator[Entry]:
     """The files below `source`; what cannot be walked goes to `faults`. HarnessError where nothing is there.
 
-    An entry of an archive can be opened only until the next one is asked for.
+    An entry of an archive can be opened only until the next one is asked for. With `inside`, an archive in a
+    directory counts as its members, unless a directory of the archive's name stands beside it.
     """
     if source.is_dir():
-        return _directory(source, faults)
+        return _directory(source, faults, inside)
     if source.is_file() and is_archive(source):
         return _archive(source, faults)
     if source.is_file():
@@ -94,7 +95,7 @@ def entries(source: Path, faults: list[Fault]) -> Iterator[Entry]:
     )
 
 
-def _directory(root: Path, faults: list[Fault]) -> Iterator[Entry]:
+def _directory(root: Path, faults: list[Fault], inside: bool) -> Iterator[Entry]:
     def failed(error: OSError) -> None:
         faults.append(
             fault("unreadable-directory", f"{error.filename}: {error.strerror}", "check its permissions")
@@ -111,7 +112,12 @@ def _directory(root: Path, faults: list[Fault]) -> Iterator[Entry]:
             except OSError as error:
                 faults.append(fault("unreadable-file", f"{path}: {error.strerror}", "copy the capture again"))
                 continue
-            if stat.S_ISREG(status.st_mode):
+            if inside and name.endswith(_SUFFIXES):
+                if name.rsplit(".tar", 1)[0].removesuffix(".tgz") not in folders:
+                    for member in _archive(Path(full), faults):
+                        inner = member.path if base == "." else f"{base}/{member.path}"
+                        yield Entry(inner, member.size, member.open, None)
+            elif stat.S_ISREG(status.st_mode):
                 yield Entry(path, status.st_size, _Opener(full), full)
 
 

@@ -6,6 +6,7 @@ nothing here depends on their order.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from harness.errors import HarnessError
 from harness.trace import csvs, rocpd
 from harness.trace.analysis import Analysis, analyse
 from harness.trace.capture import Capture, Collector, belongs
-from harness.trace.csvs import AgentInfo, Counters, Dispatches, KernelTrace
+from harness.trace.csvs import AgentInfo, Counters, Dispatches, KernelTrace, Readable
 from harness.trace.faults import Fault, ReadFault, fault, ordered
 from harness.trace.files import Entry, entries
 from harness.trace.resources import Beside
@@ -28,23 +29,36 @@ _UI = re.compile(r"ui_output_agent_(\d+)_dispatch_(\d+)")
 
 @dataclass
 class Session:
-    """What was found, by path below the source (POSIX, "" for the source itself)."""
+    """What was found, by path below the source (POSIX, "" for the source itself).
+
+    hashes: sha256 of each kernel trace.
+    """
 
     captures: dict[str, Capture] = field(default_factory=dict)
     traces: dict[str, KernelTrace] = field(default_factory=dict)
     agents: dict[str, AgentInfo] = field(default_factory=dict)
     counters: dict[str, Counters] = field(default_factory=dict)
     results: dict[str, Results] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     bytes: int = 0
 
 
-def read(source: Path, *, wanted: Callable[[str], bool] = lambda path: True) -> Session:
-    """All captures and tables below `source` whose path passes `wanted`. HarnessError where it is not
-    there."""
+def read(
+    source: Path,
+    *,
+    wanted: Callable[[str], bool] = lambda path: True,
+    inside: bool = False,
+    other: Callable[[Entry], bool] = lambda entry: False,
+) -> Session:
+    """All captures and tables below `source` whose path passes `wanted`. HarnessError where it is not there.
+
+    `inside`: archives in the directory count as their members. `other` is offered each file that is neither
+    of a capture nor a table, and says whether it took it.
+    """
     session = Session()
     collectors: dict[str, Collector] = {}
-    for entry in entries(source, session.faults):
+    for entry in entries(source, session.faults, inside=inside):
         if not wanted(entry.path):
             continue
         if belongs(entry.name):
@@ -53,11 +67,30 @@ def read(source: Path, *, wanted: Callable[[str], bool] = lambda path: True) -> 
                 collector = collectors[entry.directory] = Collector(entry.directory)
             collector.feed(entry)
             session.bytes += entry.size
-        elif _table(session, entry):
+        elif _table(session, entry) or other(entry):
             session.bytes += entry.size
     for directory, collector in sorted(collectors.items()):
         session.captures[directory] = collector.finish()
     return session
+
+
+class _Hashing:
+    """Passes a stream on and hashes what went through."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._sha = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self._sha.update(data)
+        return data
+
+    def hexdigest(self) -> str:
+        """Of the whole stream; reads what is left."""
+        while self.read(1 << 20):
+            pass
+        return self._sha.hexdigest()
 
 
 def _table(session: Session, entry: Entry) -> bool:
@@ -66,7 +99,9 @@ def _table(session: Session, entry: Entry) -> bool:
         if kind is not None:
             with entry.open() as stream:
                 if kind == "kernel_trace":
-                    session.traces[entry.path] = csvs.kernel_trace(stream, entry.name)
+                    hashing = _Hashing(stream)
+                    session.traces[entry.path] = csvs.kernel_trace(hashing, entry.name)
+                    session.hashes[entry.path] = hashing.hexdigest()
                 elif kind == "agent_info":
                     session.agents[entry.path] = csvs.agent_info(stream, entry.name)
                 elif kind == "counter_collection":

@@ -24,6 +24,10 @@ executed."""
 IDLE_SHARE = 0.05
 """Waves that skipped the body may hold this share of a figure's cycles before the figure is spoiled."""
 
+MOST = 0.8
+"""Where fewer of the sampled waves ran the body, the work was partial; a few early exits belong to a grid's
+edge."""
+
 LOW_EXECUTED = 0.1
 """Below this share of executed rows a capture is called one that did no work, stores or not."""
 
@@ -95,7 +99,7 @@ def _partial(capture: Capture) -> Iterator[Fault]:
     if time > IDLE_SHARE:
         spoils.add("wave_states")
     yield fault(
-        "partial-work",
+        "partial-work" if body < MOST * sampled else "early-exits",
         f"{body:,} of {sampled:,} sampled waves ran the kernel's body; the others executed at most "
         f"{max(r.lines for r in idle):,} of {most:,} rows and hold {100 * share:.1f} % of the stall cycles, "
         f"{100 * time:.1f} % of the wave time",
