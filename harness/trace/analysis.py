@@ -171,6 +171,8 @@ def analyse(
     states = capture.waves.states
     lived = sum(states[1:])
     body, sampled = ran_body(capture)
+    if any(f.rule == "no-work" for f in found):
+        body = 0
     category = capture.waves.category_cycles
     log = capture.occupancy
     return Analysis(
