@@ -81,7 +81,7 @@ def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[
             )
         )
     cells = [line for line in lines if not isinstance(line, str)]
-    widths = [max(len(line[column][0]) for line in cells) for column in range(len(order) + 4)]
+    widths = [max(len(line[column][0]) for line in cells) for column in range(len(order) + 3)] + [0]
     for line in lines:
         if isinstance(line, str):
             yield paint(line, _BOLD)
@@ -89,7 +89,7 @@ def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[
             parts = (
                 paint(text.ljust(width), style) for (text, style), width in zip(line, widths, strict=True)
             )
-            yield "  ".join(parts).rstrip()
+            yield "  ".join(parts)
 
 
 def _cell(result: TierResult | None) -> Cell:
