@@ -63,15 +63,20 @@ def build(client: Any, request: BuildRequest, reporter: Reporter) -> Image:
             forcerm=True,
             decode=True,
         )
+        failure: HarnessError | None = None
         for line, error in _lines(stream):
             if error is not None:
-                raise _failed(step, error, last)
+                # The stream is read to its end: the engine closes it, and with it the connection.
+                failure = failure or _failed(step, error, last)
+                continue
             if line.startswith("Step "):
                 step = line
                 last.clear()
             else:
                 last.append(line)
             reporter.say(line)
+        if failure is not None:
+            raise failure
         return inspect(client, request.tag)
 
 

@@ -25,6 +25,7 @@ from harness.verdict import ExitCode
 __all__ = ["Ended", "run", "staged", "unprivileged", "with_output"]
 
 _STOP_SECONDS = 5
+_STDOUT = 1
 _UNPRIVILEGED = 10001
 
 
@@ -89,19 +90,19 @@ def run(client: Any, request: RunRequest, seconds: float, reporter: Reporter) ->
         container = client.containers.create(**engine_arguments(request))
     stopped: list[str] = []
     try:
-        with translated("start container"):
-            stream = container.attach(stdout=True, stderr=True, stream=True, logs=True, demux=True)
-            container.start()
         timer = threading.Timer(seconds, _kill, (container, stopped))
         timer.daemon = True
-        timer.start()
-        try:
-            output = _follow(stream, reporter)
-            with translated("wait for container"):
-                status = int(container.wait()["StatusCode"])
-                container.reload()
-        finally:
-            timer.cancel()
+        with _attached(client, container) as frames:
+            with translated("start container"):
+                container.start()
+            timer.start()
+            try:
+                output = _follow(frames, reporter)
+                with translated("wait for container"):
+                    status = int(container.wait()["StatusCode"])
+                    container.reload()
+            finally:
+                timer.cancel()
         if container.attrs["State"].get("OOMKilled"):
             raise HarnessError(
                 f"the container was killed by its memory limit ({_size(request.memory)})",
@@ -142,14 +143,33 @@ def _kill(container: Any, stopped: list[str]) -> None:
         container.kill()
 
 
-def _follow(stream: Any, reporter: Reporter) -> str:
+@contextmanager
+def _attached(client: Any, container: Any) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """The container's output as (stream, bytes) frames from its start on; the socket is closed afterwards."""
+    from docker.utils.socket import frames_iter
+
+    with translated("attach to container"):
+        wanted = {"stdout": 1, "stderr": 1, "stream": 1, "logs": 1}
+        socket = client.api.attach_socket(container.id, wanted)
+    try:
+        yield frames_iter(socket, tty=False)
+    finally:
+        # The SDK keeps the HTTP response on the socket; closing only one of the two leaves the other open.
+        response = getattr(socket, "_response", None)
+        with suppress(Exception):
+            if response is not None:
+                response.raw.close()
+        socket.close()
+
+
+def _follow(frames: Iterator[tuple[int, bytes]], reporter: Reporter) -> str:
     kept: list[bytes] = []
     pending = b""
-    for out, err in stream:
-        if out:
-            kept.append(out)
-        if err:
-            *lines, pending = (pending + err).split(b"\n")
+    for stream, data in frames:
+        if stream == _STDOUT:
+            kept.append(data)
+        else:
+            *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 reporter.say(line.decode("utf-8", "replace").rstrip("\r"))
     if pending:
