@@ -28,8 +28,8 @@ class Descriptor:
     """What the hardware allocates by. Registers per lane (vgprs) and per wave (sgprs), bytes otherwise.
 
     vgprs: allocated from the unified file, arch and acc together; accum_offset: where the acc ones begin.
-    float_mode: rounding (4 bits) and denormals (4 bits: f32, f16/f64; 0 flushes). properties: which user SGPRs are
-    set up, and the rest of the kernel code properties. preload: kernarg dwords preloaded into SGPRs.
+    float_mode: rounding (4 bits) and denormals (4 bits: f32, f16 and f64; 0 flushes). properties: which user
+    SGPRs are set up, and the rest of the kernel code properties. preload: kernarg dwords put into SGPRs.
     """
 
     vgprs: int

@@ -116,7 +116,7 @@ def _run(request: CompileRequest, toolchain: Toolchain, work: Path, arch: str | 
     if not result["ok"]:
         return CompiledKernel(False, (), result["error"], last, seconds, peak, files=files)
     objects = _collect(work / "dump")
-    if not objects:
+    if not objects and request.mode == "launch":
         error = "the launch returned and dumped no code object"
         return CompiledKernel(False, (), error, last, seconds, peak, files=files)
     return CompiledKernel(True, tuple(objects), None, last, seconds, peak, files=files)
@@ -172,7 +172,7 @@ def _symbol(isa: Path) -> str:
 
 def _keep(made: CompiledKernel, work: Path, cache: Cache, place: Path | None) -> CompiledKernel:
     """Move the objects of a run to `place`, or (None) to a directory of the run's own that outlives it."""
-    if not made.objects:
+    if not made.ok:
         return made
     home = work.parent.parent / "kept" / work.name if place is None else place
     aside = Path(tempfile.mkdtemp(dir=work))

@@ -16,7 +16,16 @@ from harness.compile.cache import Cache
 from harness.errors import HarnessError
 from harness.sources import FLYDSL, obtain
 
-__all__ = ["WHEEL", "layer"]
+__all__ = ["KNOWN", "WHEEL", "layer"]
+
+KNOWN: tuple[str, ...] = (
+    "4703ba3b7150bb142b43c34c71ab49960ec93a15",  # gives all captured listings
+    "18c5a7ed79cc5bece508896a95270f1dadb7859b",  # the commit that the study names
+    "0bd41df49c55500dde6e033ba13c5ed85ee23818",  # the version number that the study names
+    "801fc4e6d798c1e2bdba5c93acf515e1630ea970",  # from here on the fast host dispatch takes every argument
+    "250c11dfa3282facb9ded3a3cab99fc241754ab8",  # the first that gives mqa-logits
+)
+"""Layers that the claims or this project's findings name."""
 
 WHEEL = "wheel"
 """The name of the layer that the wheel itself carries."""

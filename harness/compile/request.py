@@ -24,8 +24,9 @@ class CompileRequest:
     `harness.compile.worker`).
     dims: the workload's dimensions. sources: directories put first on the import path, upstream's root among
     them. layer: a directory holding a `flydsl` package that stands before the wheel's, or None for the
-    wheel as published. digest: what identifies the content of `sources` and `layer` (a commit, or a
-    hash).
+    wheel as published. mode: "launch", or "dispatch" for FlyDSL's host path alone
+    (`harness.compile.dispatch`). digest: what identifies the content of `sources` and `layer` (a
+    commit, or a hash).
     """
 
     module: str
@@ -33,17 +34,19 @@ class CompileRequest:
     sources: tuple[Path, ...] = ()
     layer: Path | None = None
     digest: str = ""
+    mode: str = "launch"
     seed: int = 0
     timeout_s: float = 600.0
 
     def key(self, toolchain: str) -> str:
         """Hex name of this request under one toolchain; the files that it will import are not part of it."""
-        parts = [self.module, dict(self.dims), self.digest, self.layer is not None, self.seed, toolchain]
+        parts = [self.module, dict(self.dims), self.digest, self.layer is not None]
+        parts += [self.mode, self.seed, toolchain]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """The form that the worker reads."""
-        return {"module": self.module, "dims": dict(self.dims), "seed": self.seed}
+        return {"module": self.module, "dims": dict(self.dims), "mode": self.mode, "seed": self.seed}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     request = json.loads(Path(arguments[0]).read_text())
     result: dict[str, Any] = {"ok": True, "error": None}
     try:
-        _compile(request["module"], request["dims"], request["seed"])
+        _compile(request["module"], request["dims"], request["seed"], request["mode"])
     except BaseException as error:
         traceback.print_exc()
         result = {"ok": False, "error": f"{type(error).__name__}: {error}"}
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     return 0 if result["ok"] else 1
 
 
-def _compile(name: str, dims: dict[str, Any], seed: int) -> None:
+def _compile(name: str, dims: dict[str, Any], seed: int, mode: str) -> None:
     module = importlib.import_module(name)
     if hasattr(module, "triton_kernels"):
         for kernel in module.triton_kernels(dims):
@@ -54,6 +54,11 @@ def _compile(name: str, dims: dict[str, Any], seed: int) -> None:
 
     with hollow_tensors():
         tensors = module.make_inputs(dims, device="cpu", seed=seed)
+        if mode == "dispatch":
+            from harness.compile.dispatch import try_dispatch
+
+            try_dispatch(*module.arguments(module.resolve(dims), tensors, None))
+            return
         launch = module.subject(dims, tensors)
         launch()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.bundle import Bundle, Claim
 from harness.compile.occupancy import allocated_vgprs, occupancy
+from harness.kinds._compiled_resource import compiled_resource
 from harness.record.study import capture
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
@@ -172,8 +173,8 @@ def _workgroup(claim: Claim, found: Mapping[str, Any]) -> TierResult:
 
 
 def compile(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
-    """What the compile tier says of `claim`."""
-    return None
+    """What the compile tier says of `claim`: the code object's metadata and descriptor against the figure."""
+    return compiled_resource(claim, bundle, evidence)
 
 
 def execute(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:

@@ -1,0 +1,119 @@
+"""`harness compile BUNDLE…`: compile the kernels of bundles for gfx950 here, and leave what came out in
+a directory.
+
+Assembly (`.s`), LLVM IR (`.ll`), code objects (`.hsaco`) and `compiled.json`. Judging is `harness reproduce`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import evidence
+from harness.bundle import ROOT, Bundle, find
+from harness.command import Outcome, Reporter
+from harness.compile.layers import KNOWN, WHEEL
+from harness.compile.tier import gather
+from harness.errors import HarnessError
+from harness.tiers import Context
+from harness.verdict import ExitCode
+
+__all__ = ["configure", "run"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("bundles", nargs="+", metavar="BUNDLE", help="bundle ids or directories, or all")
+    parser.add_argument("--workload", help="only this workload")
+    parser.add_argument("--layer", help=f"FlyDSL Python layer: a commit, or {WHEEL!r} (default: pins.yaml)")
+    parser.add_argument("--out", type=Path, help="leave .s, .ll, .hsaco and compiled.json here")
+    parser.add_argument("--evidence", action="store_true", help="write bundles/<id>/evidence/compiled.json")
+    parser.add_argument("--offline", action="store_true", help="use no network")
+    parser.add_argument("--root", type=Path, default=ROOT, help="directory of bundles")
+
+
+def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
+    """Compile each bundle; 50 where one could not be compiled at all, 10 where a kernel as published
+    does not.
+    """
+    if args.out is None and not args.evidence and not args.json:
+        raise HarnessError("nowhere to leave the result", remedy="give --out DIR (or --json)")
+    if args.evidence and (args.workload or args.layer):
+        raise HarnessError(
+            "--evidence is of all workloads under the pinned layer", remedy="drop --workload, --layer"
+        )
+    bundles = find(args.root, args.bundles)
+    options: dict[str, Any] = {}
+    if args.layer:
+        options["layer"] = full_commit(args.layer)
+    if args.workload:
+        options["workload"] = _known_workload(bundles, args.workload)
+    lines: list[str] = []
+    found: dict[str, Mapping[str, Any]] = {}
+    for bundle in bundles:
+        made = gather(bundle, Context(args.out, args.offline, reporter, args.root, options))
+        found[bundle.id] = made
+        lines += _text(bundle, made)
+        if "unavailable" in made:
+            continue
+        if args.out is not None:
+            target = args.out / bundle.id / "compiled.json"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(made, indent=1) + "\n")
+        if args.evidence:
+            evidence.write(bundle.path, "compiled", made)
+    return Outcome(_exit(found), "\n".join(lines), {"bundles": found})
+
+
+def full_commit(name: str) -> str:
+    """A layer by its 40 digits, a prefix of a known one, or `wheel`. HarnessError for anything else."""
+    if name == WHEEL or re.fullmatch(r"[0-9a-f]{40}", name):
+        return name
+    fitting = [commit for commit in KNOWN if commit.startswith(name)]
+    if len(name) >= 7 and len(fitting) == 1:
+        return fitting[0]
+    raise HarnessError(
+        f"layer {name!r} is no commit id of 40 hex digits",
+        remedy=f"known by their beginnings: {', '.join(commit[:8] for commit in KNOWN)}, or {WHEEL}",
+    )
+
+
+def _known_workload(bundles: Sequence[Bundle], name: str) -> str:
+    names = sorted({workload.id for bundle in bundles for workload in bundle.workloads})
+    if name not in names:
+        raise HarnessError(f"no workload {name!r} in these bundles", remedy=f"one of: {', '.join(names)}")
+    return name
+
+
+def _text(bundle: Bundle, made: Mapping[str, Any]) -> list[str]:
+    if "unavailable" in made:
+        return [f"{bundle.id}: not compiled: {made['unavailable']}", f"  remedy: {made['remedy']}"]
+    lines = [f"{bundle.id}: layer {made['layer'][:8]}, source {made['source']['commit'][:8]}"]
+    for launch in made["launches"]:
+        shape = " ".join(f"{name}={value}" for name, value in launch["shape"].items())
+        what = " ".join(
+            part for part in (launch["workload"], launch["layer"][:8], launch["variant"], shape) if part
+        )
+        if not launch["ok"]:
+            lines.append(f"  {what}: fails: {launch['error']}")
+        elif not launch["objects"]:
+            lines.append(f"  {what}: ok")
+        for one in launch["objects"]:
+            fits, used = one["occupancy"], one["registers"]
+            lines.append(
+                f"  {what}: {one['symbol']}: {one['instructions']} instructions, sha256 {one['sha256'][:12]}, "
+                f"{used['vgpr']} VGPRs ({used['vgpr_allocated']} allocated), {one['lds_bytes']} B of LDS, "
+                f"{fits['waves_per_simd']} waves/SIMD ({', '.join(fits['limiters'])})"
+            )
+    return lines + [f"  {name}: not compiled: {reason}" for name, reason in made["unsaid"].items()]
+
+
+def _exit(found: Mapping[str, Mapping[str, Any]]) -> int:
+    if any("unavailable" in made for made in found.values()):
+        return ExitCode.NOT_MEASURED
+    published = (launch for made in found.values() for launch in made["launches"] if not launch["variant"])
+    return ExitCode.OK if all(launch["ok"] for launch in published) else ExitCode.DIFFERS
