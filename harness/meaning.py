@@ -45,12 +45,12 @@ class Known:
 
 @dataclass(frozen=True)
 class _Place:
-    """A bundle while it is checked. `named` maps every claim id of the file, broken ones too, to its kind."""
+    """A bundle while it is checked. `named`: every claim id of the file, its kind, None if it is broken."""
 
     document: Document
     bundle: Bundle
     known: Known
-    named: Mapping[str, str]
+    named: Mapping[str, str | None]
 
     def fault(self, path: Sequence[str | int], rule: str, message: str, value: Any = None) -> Fault:
         line = self.document.line(path)
@@ -65,10 +65,12 @@ def check(document: Document, bundle: Bundle, known: Known, at: Sequence[int] | 
     """Every fault of meaning. `at` gives the place of each claim of `bundle` in the file, where some were
     left out.
     """
-    claims: Sequence[Any] = document.data["claims"]
-    named = {
-        one["id"]: one["kind"] for one in claims if isinstance(one, Mapping) and _texts(one, "id", "kind")
+    named: dict[str, str | None] = {
+        one["id"]: None
+        for one in document.data["claims"]
+        if isinstance(one, Mapping) and isinstance(one.get("id"), str)
     }
+    named |= {claim.id: claim.kind for claim in bundle.claims}
     place = _Place(document, bundle, known, named)
     out = [*_bundle(place)]
     for index, claim in zip(at or range(len(bundle.claims)), bundle.claims, strict=True):
@@ -98,10 +100,6 @@ def across(pairs: Sequence[tuple[Document, Bundle]]) -> list[Fault]:
                     Fault(document.file, document.line(path), spot(path), "source", message, file.sha256)
                 )
     return out
-
-
-def _texts(one: Mapping[str, Any], *names: str) -> bool:
-    return all(isinstance(one.get(name), str) for name in names)
 
 
 def _bundle(place: _Place) -> Iterator[Fault]:
@@ -177,9 +175,9 @@ def _references(place: _Place, claim: Claim, at: At) -> Iterator[Fault]:
         if target is None:
             continue
         found = place.named.get(target)
-        if found is None:
+        if target not in place.named:
             yield place.fault((*at, name), "reference", f"is no claim here (got {target!r})", target)
-        elif found != kind:
+        elif found not in (kind, None):
             message = f"must be a claim of kind {kind} (got {target!r}, a {found})"
             yield place.fault((*at, name), "reference", message, target)
     for symbol in claim.fields.get("kernel_symbols", ()):
@@ -232,6 +230,8 @@ def _ratio(place: _Place, claim: Claim, at: At) -> Iterator[Fault]:
 def _same(place: _Place, claim: Claim, other: Claim, path: At, names: Sequence[str]) -> Iterator[Fault]:
     for name in names:
         mine, theirs = getattr(claim, name), getattr(other, name)
+        if name == "workload" and not {mine, theirs} <= {one.id for one in place.bundle.workloads}:
+            continue  # no such workload is a fault of its own
         if mine != theirs:
             message = f"has another {name} than the claim: {theirs} against {mine} (got {other.id!r})"
             yield place.fault(path, name, message, other.id)
