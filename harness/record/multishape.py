@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, log
-from typing import IO
 
 import msgspec
 
@@ -86,7 +85,7 @@ _LEDGER = msgspec.json.Decoder(_LedgerRow)
 LINE_LIMIT = 1 << 20
 
 
-def rows(stream: Iterable[bytes] | IO[bytes], op: str) -> Rows:
+def rows(stream: Iterable[bytes], op: str) -> Rows:
     """Read benchmark_results.jsonl. A later row of the same shape and provider replaces an earlier one."""
     times: dict[str, dict[str, tuple[float, str]]] = {}
     status: dict[str, int] = {}

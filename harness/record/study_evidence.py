@@ -7,12 +7,13 @@ origin. Must not judge and must not know published figures.
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.bundle import Bundle
 from harness.record import multishape
@@ -51,15 +52,14 @@ def gather(study: Path) -> Raw:
     raw = Raw()
 
     def other(entry: Entry) -> bool:
-        operator = entry.directory.rpartition("/")[2]
-        if entry.name == "benchmark_results.jsonl":
-            with entry.open() as stream:
-                raw.rows[operator] = multishape.rows(_lines(stream), operator)
-        elif entry.name == "shape_ledger.jsonl":
-            with entry.open() as stream:
-                raw.weights[operator] = multishape.weights(_lines(stream))
-        else:
+        if entry.name not in ("benchmark_results.jsonl", "shape_ledger.jsonl"):
             return False
+        operator = entry.directory.rpartition("/")[2]
+        with entry.open() as plain, io.BufferedReader(cast(io.RawIOBase, plain), 1 << 20) as stream:
+            if entry.name == "benchmark_results.jsonl":
+                raw.rows[operator] = multishape.rows(stream, operator)
+            else:
+                raw.weights[operator] = multishape.weights(stream)
         return True
 
     session: Session = read(study, inside=True, other=other)
@@ -70,12 +70,6 @@ def gather(study: Path) -> Raw:
     raw.faults = session.faults
     raw.bytes = session.bytes
     return raw
-
-
-def _lines(stream: Any) -> Any:
-    import io
-
-    return stream if not isinstance(stream, io.RawIOBase) else io.BufferedReader(stream, 1 << 20)
 
 
 def example_of(bundle: Bundle, old: Mapping[str, Any] | None) -> str | None:

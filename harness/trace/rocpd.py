@@ -43,13 +43,13 @@ def _count(value: object) -> int:
     raise ValueError(f"{value!r} is no count")
 
 
-def read(path: Path, name: str | None = None) -> tuple[KernelTrace, Counters]:
+def read(path: Path, name: str | None = None, *, timeout: float = 2.0) -> tuple[KernelTrace, Counters]:
     """Kernels and counters of the database at `path`. ReadFault: no database, locked, or another schema
     version."""
     shown = name or path.name
     try:
         with closing(
-            sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)
+            sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=timeout)
         ) as database:
             database.text_factory = lambda raw: raw.decode("utf-8", "replace")
             database.execute("PRAGMA query_only = ON")
