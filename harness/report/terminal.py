@@ -123,8 +123,8 @@ def _missing(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterato
     """One line for each reason why something could not be measured here, with what to do about it."""
     counts: Counter[tuple[str, str, str | None]] = Counter()
     where: dict[tuple[str, str, str | None], str] = {}
-    for row in rows:
-        for tier in order:
+    for tier in order:
+        for row in rows:
             result = row.fresh.get(tier)
             if result is not None and result.verdict is Verdict.NOT_MEASURED:
                 key = (tier, result.reason.split("; ")[0], result.remedy)
