@@ -11,14 +11,13 @@ from typing import Any
 from harness.bundle import Bundle, Claim
 from harness.compile.occupancy import allocated_vgprs, occupancy
 from harness.kinds._compiled_resource import compiled_resource
+from harness.record.missing import AUDIT, no_capture
 from harness.record.study import capture
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
 KIND = "resource"
 TIERS: tuple[str, ...] = ("record", "compile", "device")
-
-AUDIT = "set STUDY_SRC to a checkout of the study and run harness audit; or harness reproduce --tier compile"
 
 
 def identity(claim: Claim) -> tuple[str, ...]:
@@ -39,7 +38,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     found = capture(evidence.get("study"), claim.fields.get("capture"))
     metric = metric_of(claim)
     if found is None:
-        return TierResult(Verdict.NOT_MEASURED, None, "the record holds no capture of this kernel", AUDIT)
+        return no_capture(claim)
     if metric in ("occupancy", "occupancy_limiter"):
         return _occupancy(claim, bundle, found)
     if metric in ("vgpr", "agpr"):

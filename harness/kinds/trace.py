@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.bundle import Bundle, Claim
+from harness.record.missing import AUDIT, no_capture
 from harness.record.printed import Printed, printed, span
 from harness.record.study import capture, spoiled
 from harness.tiers import Evidence
@@ -16,8 +17,6 @@ from harness.verdict import TierResult, Verdict
 
 KIND = "trace"
 TIERS: tuple[str, ...] = ("record", "device")
-
-AUDIT = "set STUDY_SRC to a checkout of the study and run harness audit"
 
 WAVE_STATES: tuple[str, ...] = ("idle", "exec", "wait", "stall")
 """States 1 to 4 of the decoder's own enumeration (rocprofiler-sdk, trace_decoder_types.h; 0 is EMPTY)."""
@@ -42,7 +41,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     metric = str(claim.fields.get("metric"))
     found = capture(evidence.get("study"), claim.fields.get("capture"))
     if found is None:
-        return TierResult(Verdict.NOT_MEASURED, None, "the record holds no capture of this kernel", AUDIT)
+        return no_capture(claim)
     fault = spoiled(found, metric)
     if fault is not None:
         return TierResult(
