@@ -32,6 +32,7 @@ class Broken:
     value: Any
 
 
+@cache
 def names() -> tuple[str, ...]:
     """The schemas there are, by name (`bundle` for `schema/bundle.schema.json`)."""
     return tuple(sorted(path.name.removesuffix(".schema.json") for path in SCHEMAS.glob("*.schema.json")))

@@ -27,10 +27,30 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 24
 """Deepest nesting; a bundle needs 6. Keeps the reader far from Python's recursion limit."""
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _PLAIN = "tag:yaml.org,2002:"
 _PROBLEM_AT = re.compile(r"\s+")
+_STRING = _PLAIN + "str"
+_MAYBE = frozenset("0123456789+-.~<=nNtTfFyYoO")
+"""First characters of plain text that YAML may take for something else than text."""
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """The safe loader, with a short cut for what can only be text: composing is most of the work here."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        """The tag of a node without one."""
+        if kind is yaml.ScalarNode and implicit[0] and value and value[0] not in _MAYBE:
+            return _STRING
+        return super().resolve(kind, value, implicit)
+
+    def descend_resolver(self, node: Any, index: Any) -> None:
+        """Nothing: there are no path resolvers."""
+
+    def ascend_resolver(self) -> None:
+        """Nothing: there are no path resolvers."""
+
 
 Spot = tuple[str | int, ...]
 
