@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,6 +169,8 @@ def _archive(git_dir: Path, commit: str, paths: Sequence[str], directory: Path) 
             f"{git_dir}: commit {commit[:12]}: {said[-1]}",
             remedy="the repository may be partial: fetch it again",
         )
+    import tarfile
+
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         if hasattr(tarfile, "data_filter"):
             archive.extractall(directory, filter="data")
