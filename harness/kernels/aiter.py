@@ -195,31 +195,22 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             None,
             "HipKittens stage 1",
         ),
-        "asm-mla-decode": _entry(
-            "aiter.ops.attention:mla_decode_stage1_asm_fwd",
-            "Q KV qo_indptr kv_indptr kv_page_indices kv_last_page_lens num_kv_splits_indptr work_meta_data work_indptr "
-            "work_info_set max_seqlen_q page_size nhead_kv softmax_scale splitData splitLse output",
-            "lse q_scale kv_scale",
-            "asm",
-            None,
-            "assembly stage 1",
-        ),
-        "mla-metadata-info": _entry(
-            "aiter.ops.attention:get_mla_metadata_info_v1",
-            "batch_size max_seqlen_qo num_head_qo q_dtype kv_dtype",
-            "is_sparse fast_mode",
+        "gluon-splits": _entry(
+            "aiter.ops.triton.gluon.pa_decode_gluon:get_recommended_splits",
+            "num_sequences num_kv_heads split_kv_blocks",
+            "",
             "host",
             None,
             "planning, outside the timed region",
         ),
-        "mla-metadata": _entry(
-            "aiter.ops.attention:get_mla_metadata_v1",
-            "seqlens_qo_indptr seqlens_kv_indptr kv_last_page_lens num_heads_per_head_k num_heads_k is_causal "
-            "work_metadata_ptrs work_info_set work_indptr reduce_indptr reduce_final_map reduce_partial_map",
-            "page_size kv_granularity max_seqlen_qo uni_seqlen_qo fast_mode dtype_q dtype_kv",
+        "paged-reduce": _entry(
+            "aiter.ops.attention:pa_reduce_v1",
+            "partial_output partial_lse reduce_indptr reduce_final_map reduce_partial_map max_seqlen_q final_output "
+            "final_lse",
+            "",
             "hip",
-            None,
-            "planning, outside the timed region",
+            "kn_mla_reduce_v1",
+            "upstream's launcher calls it after the kernel",
         ),
         "gluon-paged-attention": _entry(
             "aiter.ops.triton.gluon.pa_decode_gluon:pa_decode_gluon",
@@ -229,9 +220,6 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "triton gluon",
             "paged_attention_decode_sliding_window_head_1",
             "ps=True, persistent",
-        ),
-        "shuffle-weight": _entry(
-            "aiter.ops.shuffle:shuffle_weight", "x", "layout", "torch", None, "layout conversion, outside"
         ),
     }
 )

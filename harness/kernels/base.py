@@ -108,13 +108,15 @@ class Traffic:
 class Tolerance:
     """An output passes where |output - reference| <= atol + rtol * |reference|, element by element.
 
-    `reason` says where the numbers come from. `exact` names outputs that must be equal (indices).
+    `reason` says where the numbers come from. `exact` names outputs that must be equal (indices), `special` gives
+    outputs with an (atol, rtol) of their own. Equal infinities pass; NaN never does.
     """
 
     atol: float
     rtol: float
     reason: str
     exact: tuple[str, ...] = ()
+    special: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

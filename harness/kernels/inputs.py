@@ -146,17 +146,19 @@ def check(outputs: Tensors, reference: Tensors, tolerance: Tolerance) -> tuple[C
         want = expected.detach().cpu().to(torch.float64)
         if got.shape != want.shape:
             raise HarnessError(f"output {name}: shape {tuple(got.shape)}, reference {tuple(want.shape)}")
-        error = (got - want).abs()
-        exact = name in tolerance.exact
-        allowed = torch.zeros_like(want) if exact else tolerance.atol + tolerance.rtol * want.abs()
-        good = (error <= allowed) & torch.isfinite(got)
-        worst = (error / allowed.clamp_min(1e-300)).max().item() if error.numel() else 0.0
+        same = got == want
+        error = torch.where(same, 0.0, (got - want).abs())
+        atol, rtol = tolerance.special.get(name, (tolerance.atol, tolerance.rtol))
+        allowed = torch.zeros_like(want) if name in tolerance.exact else atol + rtol * want.abs()
+        good = same | ((error <= allowed) & torch.isfinite(got) & torch.isfinite(want))
+        worst = torch.where(same, 0.0, error / allowed.clamp_min(1e-300)).nan_to_num(nan=float("inf"))
+        error = error.nan_to_num(nan=float("inf"))
         results.append(
             Check(
                 output=name,
                 elements=got.numel(),
                 max_abs_error=error.max().item() if error.numel() else 0.0,
-                worst=worst,
+                worst=worst.max().item() if worst.numel() else 0.0,
                 passed=bool(good.all().item()),
             )
         )

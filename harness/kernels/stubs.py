@@ -70,6 +70,44 @@ def launcher(jit: Any, *args: Any) -> Any:
     return lambda: compiled(*args)
 
 
+def grid_launcher(kernel: Any, allocator: Any, *, threads: int, operands: int) -> Any:
+    """A launcher for a bare kernel: called with `operands` tensors, a scalar, the workgroups and a stream.
+
+    The kernel takes the tensors and the scalar; `allocator` is its LDS allocator. FlyDSL reads a launcher's source, so
+    its parameters are written out for the one number of operands that is needed.
+    """
+    flyc, fx = upstream("flydsl.compiler"), upstream("flydsl.expr")
+    ir = upstream("flydsl._mlir").ir
+    context = upstream("flydsl.compiler.kernel_function").CompilationContext
+    typing = upstream("flydsl.expr.typing")
+    if operands != 8:
+        raise HarnessError(f"a launcher for {operands} operands is not written")
+
+    def launch(a, b, c, d, e, f, g, h, scalar, groups, stream):  # type: ignore[no-untyped-def]
+        allocator.finalized = False
+        here = context.get_current()
+        with ir.InsertionPoint(here.gpu_module_body):
+            allocator.finalize()
+        grid = fx.arith.index_cast(typing.T.index, groups.ir_value())
+        kernel(a, b, c, d, e, f, g, h, scalar).launch(grid=(grid,), block=(threads, 1, 1), stream=stream)
+
+    launch.__annotations__ = {"scalar": fx.Int32, "groups": fx.Int32, "stream": fx.Stream}
+    return flyc.jit(launch)
+
+
+@contextmanager
+def without_aiter() -> Iterator[None]:
+    """Where AITER is absent: `aiter.ops.attention.pa_reduce_v1` does nothing. Else nothing changes."""
+    if "aiter" in sys.modules or importlib.util.find_spec("aiter") is not None:
+        yield
+        return
+    names = ("aiter", "aiter.ops", "aiter.ops.attention")
+    modules = {name: ModuleType(name) for name in names}
+    modules["aiter.ops.attention"].pa_reduce_v1 = lambda *a, **k: None  # type: ignore[attr-defined]
+    with _modules(modules):
+        yield
+
+
 def private_name(module: str) -> str:
     """The name under which a patched copy of upstream's `module` is loaded beside it."""
     return f"harness_private.{module}"
