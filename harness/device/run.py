@@ -102,7 +102,13 @@ def open_run(directory: Path, plan: Plan | None) -> Run:
 
 def _read(directory: Path, plan: Plan, shape: str) -> list[dict[str, Any]]:
     files = sorted((directory / "processes").glob(f"{shape}.*.jsonl"))
-    return [read_process(path, plan.sha256) for path in files]
+    walls = _json(directory / "walls.json")
+    return [{**read_process(path, plan.sha256), "wall_s": walls.get(path.name)} for path in files]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return data
 
 
 def measure(run: Run, reporter: Reporter, decide: Decide, start: Starter | None = None) -> Run:
@@ -215,7 +221,7 @@ def _mark(result: Path, process: Mapping[str, Any]) -> None:
 def _walls(run: Run, name: str, seconds: float) -> None:
     """Wall seconds of each process as the parent saw them, beside the files."""
     path = run.directory / "walls.json"
-    walls = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    walls = _json(path)
     walls[name] = seconds
     write_text(path, json.dumps(walls, indent=1, sort_keys=True) + "\n")
 

@@ -89,7 +89,7 @@ def _take(out: dict[str, Any], blocks: dict[str, Any], kind: str, record: dict[s
 
 def _sides(order: str, ns: list[int]) -> tuple[int, int]:
     """(subject, baseline) nanoseconds of one block: A is the subject."""
-    subject = ns[0] + ns[3] if order == "ABBA" else ns[1] + ns[2]
+    subject = ns[0] + ns[3] if order in ("ABBA", "a") else ns[1] + ns[2]
     return subject, sum(ns) - subject
 
 

@@ -60,5 +60,7 @@ def execute(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | No
 
 
 def device(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
-    """What the device tier says of `claim`."""
-    return None
+    """What the device tier says of `claim`: see `harness.device.verdicts`."""
+    from harness.device import verdicts
+
+    return verdicts.class_(claim, bundle, evidence)

@@ -1,0 +1,197 @@
+"""One pair of one shape in one regime: gates, controls, trend, and then the decision. Pure.
+
+What the parent asks at each look and what the kinds ask of recorded evidence is this one function, so a verdict
+is the same on the machine that measured and on any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.device.plan import CONTROL_AA, CONTROL_POSITIVE, EAGER, Plan, Shape, rotating
+from harness.device.rule import FLOOR, Interval, decide, drifts, interval, last_look, trend
+from harness.device.run import Decision, replicates
+from harness.device.samples import log_ratio, mean_ns
+from harness.verdict import Verdict
+
+__all__ = ["Judged", "Trouble", "controls", "judge_pair", "level", "stopping", "trouble"]
+
+_BY_FAULT = {
+    "arch": Verdict.NOT_COMPARABLE,
+    "device": Verdict.NOT_MEASURED,
+}
+"""What a fault of a process means; any other makes the run INVALID."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the samples may not be judged at all."""
+
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict with the interval of the ratio itself (not of its difference from the published one)."""
+
+    verdict: Verdict
+    reason: str
+    theta: Interval | None = None
+    numbers: Mapping[str, Any] | None = None
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def trouble(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str) -> Trouble | None:
+    """A fault, a failed gate, too few processes or a rotation that fits the cache; None where all is well."""
+    faulty = [p for p in processes if p["fault"] not in (None, "interrupted")]
+    for process in faulty:
+        verdict = _BY_FAULT.get(process["fault"], Verdict.INVALID)
+        return Trouble(verdict, f"process {process['index']}: {process['fault']}: {process['message']}")
+    whole = replicates([dict(p) for p in processes])
+    for process in whole:
+        failed = [g for g in process["gates"] if g["passed"] is False]
+        if failed:
+            return Trouble(
+                Verdict.INVALID, f"process {process['index']}: {failed[0]['name']}: {failed[0]['detail']}"
+            )
+        unsteady = [r for r, s in process["steady"].items() if r == regime and not s["steady"]]
+        if unsteady:
+            return Trouble(Verdict.INVALID, f"process {process['index']}: {regime} never became steady")
+        rotation = process["sizing"]["rotation"]
+        if rotating(regime) and rotation < plan.least_rotation:
+            reason = f"the rotation holds {rotation:.2f} of the last-level cache, less than {plan.least_rotation:g}"
+            return Trouble(Verdict.INVALID, reason)
+    if last_look(len(whole), plan.looks) == 0:
+        reason = f"{len(whole)} processes, fewer than the first look ({plan.looks[0]}); resume the run"
+        return Trouble(Verdict.INCONCLUSIVE, reason)
+    if not all(regime in p["regimes"] for p in whole):
+        return Trouble(Verdict.NOT_MEASURED, f"this run did not time {regime}")
+    return None
+
+
+def _values(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str) -> list[float]:
+    whole = replicates([dict(p) for p in processes])
+    return [log_ratio(p, regime, pair) for p in whole[: last_look(len(whole), plan.looks)]]
+
+
+def controls(
+    plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str
+) -> tuple[Trouble | None, dict[str, Any]]:
+    """A/A and positive control: what they read, and why the run is INVALID where they do not read true.
+
+    A/A: its 95 % half-width may not exceed tau/2, nor its interval lie wholly off 0 by more than tau/2. Positive:
+    known by construction; it must be told from 0 and lie within tau/2 of what was built in.
+    """
+    aa = interval(_values(plan, processes, regime, CONTROL_AA), alpha=0.025, floor=0.0)
+    positive = interval(_values(plan, processes, regime, CONTROL_POSITIVE), alpha=0.025, floor=0.0)
+    built = math.log1p(plan.extra)
+    numbers = {
+        "aa_ratio": math.exp(aa.mean),
+        "aa_half_width": aa.half,
+        "positive_ratio": math.exp(positive.mean),
+        "positive_half_width": positive.half,
+    }
+    limit = plan.tau / 2
+    if aa.half > limit:
+        return Trouble(
+            Verdict.INVALID, f"A/A is known to ± {_percent(aa.half)} only, more than {_percent(limit)}"
+        ), numbers
+    if aa.low > limit or aa.high < -limit:
+        return Trouble(Verdict.INVALID, f"A/A reads {math.exp(aa.mean):.4f}, not 1"), numbers
+    found = interval(_values(plan, processes, regime, CONTROL_POSITIVE))
+    if found.low <= 0 or abs(positive.mean - built) > limit + positive.half:
+        reason = f"a known {_percent(plan.extra)} reads {_percent(math.expm1(positive.mean))} ± {_percent(positive.half)}"
+        return Trouble(Verdict.INVALID, f"positive control missed: {reason}"), numbers
+    return None, numbers
+
+
+def judge_pair(
+    plan: Plan,
+    processes: Sequence[Mapping[str, Any]],
+    regime: str,
+    pair: str,
+    published: float,
+    *,
+    u0: float,
+    u0_df: float = math.inf,
+    tau: float | None = None,
+    floor: float = FLOOR,
+) -> Judged:
+    """The verdict on `published` for `pair`: gates, controls, trend, decision, in this order."""
+    tau = plan.tau if tau is None else tau
+    problem = trouble(plan, processes, regime)
+    if problem is not None:
+        return Judged(problem.verdict, problem.reason)
+    failed, numbers = controls(plan, processes, regime)
+    values = _values(plan, processes, regime, pair)
+    theta = interval(values, floor=floor)
+    full = interval(values, u0=u0, u0_df=u0_df, floor=floor)
+    delta = full.shifted(math.log(published))
+    numbers |= {
+        "processes": len(values),
+        "ratio": math.exp(theta.mean),
+        "low": math.exp(theta.low),
+        "high": math.exp(theta.high),
+        "delta": delta.mean,
+        "half_width": delta.half,
+        "trend_p": trend(values)[0],
+        "trend_rise": trend(values)[1],
+        "tau": tau,
+    }
+    text = f"{math.exp(theta.mean):.4f} [{math.exp(theta.low):.4f}, {math.exp(theta.high):.4f}] from {len(values)} processes"
+    if failed is not None:
+        return Judged(failed.verdict, f"{failed.reason} ({text})", theta, numbers)
+    if drifts(values):
+        rise = _percent(numbers["trend_rise"])
+        reason = f"not stationary: the ratio drifts by {rise} over the processes (p {numbers['trend_p']:.2g}; {text})"
+        return Judged(Verdict.INVALID, reason, theta, numbers)
+    word = decide(delta, tau)
+    verdict = {
+        "inside": Verdict.REPRODUCED,
+        "outside": Verdict.CONTRADICTED,
+        "between": Verdict.INCONCLUSIVE,
+    }[word]
+    off = f"{_percent(delta.mean)} ± {_percent(delta.half)} from {published:g}, tolerance ± {_percent(math.expm1(tau))}"
+    return Judged(verdict, f"{text}: {off}", theta, numbers)
+
+
+def level(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str, side: str) -> Interval:
+    """The interval of log(nanoseconds a launch) of one side, over processes."""
+    whole = replicates([dict(p) for p in processes])
+    values = []
+    for p in whole[: last_look(len(whole), plan.looks)]:
+        launches = 50 if regime == EAGER else int(p["sizing"]["launches"])
+        values.append(math.log(mean_ns(p, regime, pair, side, launches)))
+    return interval(values)
+
+
+def stopping(plan: Plan, shape: Shape, processes: Sequence[Mapping[str, Any]]) -> Decision:
+    """The parent's question at a look. Done when every published ratio is decided in every judged regime.
+
+    Without a published ratio: when the controls hold and the interval is narrower than half the tolerance.
+    """
+    done, lines = True, []
+    for regime in shape.judged:
+        for name in shape.baselines:
+            published = (shape.published or {}).get(name)
+            judged = judge_pair(
+                plan, processes, regime, f"ratio:{name}", published or 1.0, u0=shape.u0 if published else 0.0
+            )
+            if judged.theta is None:
+                return Decision(False, judged.reason)
+            narrow = judged.theta.half <= plan.tau / 2 and judged.verdict is not Verdict.INVALID
+            settled = judged.verdict in (Verdict.REPRODUCED, Verdict.CONTRADICTED)
+            done = done and (settled if published else narrow)
+            lines.append(f"ratio {math.exp(judged.theta.mean):.4f} ± {_percent(judged.theta.half)}")
+        if not shape.baselines:
+            failed, numbers = controls(plan, processes, regime)
+            done = done and failed is None
+            lines.append(f"A/A {numbers['aa_ratio']:.4f} ± {_percent(numbers['aa_half_width'])}")
+    return Decision(done, "; ".join(lines))
