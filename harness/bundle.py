@@ -21,6 +21,7 @@ regime, cites, note. All other keys are the kind's own and come as `Claim.fields
 - counts: capture, symbol
 - race: symbol, variant
 - geomean: op, baseline_provider, shapes, weighted, variant
+- control: control, cache, variant
 
 `variant` tells apart what is otherwise the same: another of the study's runs (sweep, readme, finding), or
 another form of the kernel (fast). `capture` is a capture directory of the study, below `examples/`, or
