@@ -6,9 +6,15 @@ A test that needs a tree which is not here is skipped, and the reason names the 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from harness.compile.cache import Cache
+    from harness.compile.toolchain import Toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -54,3 +60,27 @@ def facts_dir() -> Path:
     if not path.is_dir():
         pytest.skip("../shared/facts is not there")
     return path
+
+
+@pytest.fixture(scope="session")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
+    """A cache of the compile tier for this run of the tests alone."""
+    from harness.compile.cache import Cache
+
+    root = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("HARNESS_CACHE")
+    os.environ["HARNESS_CACHE"] = str(root)
+    yield Cache(root)
+    if before is None:
+        del os.environ["HARNESS_CACHE"]
+    else:
+        os.environ["HARNESS_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def toolchain(compile_cache: Cache) -> Toolchain:
+    """The gfx950 toolchain from the installed wheels; skipped where they are not installed."""
+    pytest.importorskip("flydsl", reason="the compile extra is not installed")
+    from harness.compile.toolchain import assemble
+
+    return assemble(compile_cache)

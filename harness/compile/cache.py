@@ -67,8 +67,8 @@ def write_errors(path: Path) -> Iterator[None]:
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             message, remedy = "not writable", f"set {VARIABLE} to a writable directory"
         else:
-            raise
-        raise HarnessError(f"cache {path}: {message} ({error.strerror})", remedy=remedy) from error
+            message, remedy = "cannot be used", f"set {VARIABLE} to a writable directory"
+        raise HarnessError(f"cache {path}: {message} ({error.strerror or error})", remedy=remedy) from error
 
 
 def open_cache() -> Cache:

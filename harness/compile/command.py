@@ -106,7 +106,7 @@ def _text(bundle: Bundle, made: Mapping[str, Any]) -> list[str]:
             fits, used = one["occupancy"], one["registers"]
             lines.append(
                 f"  {what}: {one['symbol']}: {one['instructions']} instructions, sha256 {one['sha256'][:12]}, "
-                f"{used['vgpr']} VGPRs ({used['vgpr_allocated']} allocated), {one['lds_bytes']} B of LDS, "
+                f"{used['vgpr']} VGPRs ({used['vgpr_allocated']} allocated), LDS {one['lds_bytes']} B, "
                 f"{fits['waves_per_simd']} waves/SIMD ({', '.join(fits['limiters'])})"
             )
     return lines + [f"  {name}: not compiled: {reason}" for name, reason in made["unsaid"].items()]

@@ -25,8 +25,8 @@ SPECIMENS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "FlyDSL softmax, scalar": ("row_softmax", {"M": 4, "N": 2048, "path": "scalar"}),
         "FlyDSL softmax, 128-bit": ("row_softmax", {"M": 4, "N": 2048, "path": "vector"}),
-        "Triton softmax, scalar": ("triton_row_softmax", {"N": 2048, "path": "scalar"}),
-        "Triton softmax, 128-bit": ("triton_row_softmax", {"N": 2048, "path": "vector"}),
+        "Triton softmax, scalar": ("triton_row_softmax", {"N": 4096, "path": "scalar"}),
+        "Triton softmax, 128-bit": ("triton_row_softmax", {"N": 4096, "path": "vector"}),
     }
 )
 """name -> module of `harness.specimens`, dims."""

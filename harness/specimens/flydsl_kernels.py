@@ -143,7 +143,7 @@ def build_probe() -> Any:
 
     @flyc.kernel
     def specimen_probe(x: fx.Tensor, y: fx.Tensor):
-        at = gpu.thread_idx.x * width
+        at = (gpu.block_idx.x * THREADS + gpu.thread_idx.x) * width
         source = buffer_ops.create_buffer_resource(x)
         target = buffer_ops.create_buffer_resource(y)
         buffer_ops.buffer_store(
@@ -152,6 +152,6 @@ def build_probe() -> Any:
 
     @flyc.jit
     def launch(x: fx.Tensor, y: fx.Tensor, stream: fx.Stream = NULL_STREAM):
-        specimen_probe(x, y).launch(grid=(1, 1, 1), block=(1024 // width, 1, 1), stream=stream)
+        specimen_probe(x, y).launch(grid=(4 // width, 1, 1), block=(THREADS, 1, 1), stream=stream)
 
     return launch
