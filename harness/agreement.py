@@ -48,7 +48,6 @@ class Row:
     unit: str | None
     fresh: Mapping[str, TierResult]
     committed: Mapping[str, Verdict]
-    project: bool = False
 
     def differing(self) -> tuple[str, ...]:
         """The tiers whose fresh verdict does not agree with the committed one."""

@@ -6,7 +6,6 @@ Knows tiers and kinds only by their interfaces. Must not know how any of them wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from harness import kinds, tiers
 from harness.bundle import Bundle
@@ -14,7 +13,7 @@ from harness.errors import HarnessError
 from harness.tiers import Context, Evidence
 from harness.verdict import TierResult
 
-__all__ = ["gather", "judge", "speaking"]
+__all__ = ["gather", "judge", "speaking", "was_available"]
 
 _EXTRAS = {"compile": "compile", "execute": "compile", "device": "device"}
 
@@ -65,8 +64,3 @@ def judge(
 def was_available(evidence: Evidence) -> bool:
     """Whether the tier could work here."""
     return "unavailable" not in evidence and bool(evidence)
-
-
-def artefact(evidence: Evidence) -> dict[str, Any]:
-    """The evidence as JSON has it."""
-    return dict(evidence)

@@ -145,14 +145,13 @@ def _one(bundle: Bundle, order: Sequence[str], context: Context, task: Any = Non
 
 def _plan(bundles: Sequence[Bundle], order: Sequence[str]) -> Outcome:
     """What would run: how many claims each tier would be asked about."""
-    plan = [{"id": one.id, "claims": {tier: speaking(tier, one) for tier in order}} for one in bundles]
+    counts = {one.id: {tier: speaking(tier, one) for tier in order} for one in bundles}
     lines = [
-        f"{one['id']}: " + ", ".join(f"{tier} {count}" for tier, count in one["claims"].items())  # type: ignore[attr-defined]
-        for one in plan
+        f"{name}: " + ", ".join(f"{tier} {n}" for tier, n in tiers.items()) for name, tiers in counts.items()
     ]
-    return Outcome(
-        0, "would ask of these claims, by tier:\n" + "\n".join(lines), {"plan": plan, "exit_code": 0}
-    )
+    plan = [{"id": name, "claims": tiers} for name, tiers in counts.items()]
+    text = "\n".join(["claims that each tier would be asked about:", *lines])
+    return Outcome(0, text, {"plan": plan, "exit_code": 0})
 
 
 def _keep(out: Path, runs: Sequence[Run], data: Mapping[str, Any]) -> None:

@@ -74,7 +74,7 @@ def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[
         lines.append(
             (
                 (("  " if many else "") + row.claim, None),
-                (_cut(published(row.published, row.unit), _WIDTHS["published"]), None),
+                (_cut(published(row.published, row.unit, row.kind), _WIDTHS["published"]), None),
                 *(_cell(row.fresh.get(tier)) for tier in order),
                 (committed(row.committed, order), None),
                 ("yes", _STYLES[Verdict.REPRODUCED]) if row.agrees else ("NO", _ALARM),

@@ -61,8 +61,8 @@ def committed(verdicts: Mapping[str, Verdict], order: Sequence[str]) -> str:
     return " ".join(symbol(verdicts.get(tier)) for tier in order)
 
 
-def published(figure: Any, unit: str | None) -> str:
-    """A published figure with its unit."""
+def published(figure: Any, unit: str | None, kind: str | None = None) -> str:
+    """A published figure with its unit; a ratio with the two decimals that YAML may have dropped."""
     if figure is None:
         return "(statement)"
     if isinstance(figure, Mapping):
@@ -74,6 +74,8 @@ def published(figure: Any, unit: str | None) -> str:
         return joined if sizes or not unit else f"{joined} {_UNITS.get(unit, unit)}"
     if isinstance(figure, bool):
         return "yes" if figure else "no"
+    if kind in ("ratio", "geomean") and isinstance(figure, float):
+        return max(f"{figure:.2f}", repr(figure), key=len)
     text = value(figure) if isinstance(figure, int) else str(figure)
     return f"{text} {_UNITS.get(unit, unit)}" if unit else text
 

@@ -20,7 +20,7 @@ def render(bundle: Bundle, evidence: Mapping[str, Any], verdicts: Committed) -> 
     out.append("|---" * (3 + len(TIERS)) + "|")
     for claim in bundle.claims:
         results = verdicts.get(claim.id, {})
-        cells = [claim.id, claim.statement, published(claim.published, claim.unit)]
+        cells = [claim.id, claim.statement, published(claim.published, claim.unit, claim.kind)]
         cells += [cell(results.get(tier)) for tier in TIERS]
         out.append("| " + " | ".join(escape(one) for one in cells) + " |")
     return "\n".join(out)
