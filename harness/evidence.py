@@ -28,6 +28,8 @@ DIRECTORY = "evidence"
 MAX_BYTES = 16 << 20
 """The largest evidence file read: raw samples of one device run are about a hundredth of it."""
 
+_REMEDY = "restore it: git checkout, or gather again"
+
 _LARGE = re.compile(rb"[eE][+]?[0-9]{3}|[0-9]{300}")
 """What a number beyond the range of a float looks like; only such a file is searched for infinities."""
 
@@ -36,12 +38,18 @@ def read(bundle_path: Path, name: str) -> Mapping[str, Any] | None:
     """The evidence `name` (`compiled`, or `compiled.json`) of a bundle, or None where there is none.
 
     Raises FaultError where the file is there and is not JSON of this project: too large, not UTF-8, a
-    duplicate key, NaN or infinity, not an object, no `schema_version`, or a link out of the bundle.
+    duplicate key, NaN or infinity, not an object, no `schema_version`, a link out of the bundle, or what its
+    schema (where there is one) does not allow.
     """
     path = _path(bundle_path, name)
     if not path.is_file() and not path.is_symlink():
         return None
-    return parse(_content(path, bundle_path), _shown(path, bundle_path))
+    file = _shown(path, bundle_path)
+    data = parse(_content(path, bundle_path), file)
+    faults = check(data, path.stem, file)
+    if faults:
+        raise FaultError(faults, remedy=_REMEDY)
+    return data
 
 
 def write(bundle_path: Path, name: str, data: Mapping[str, Any]) -> Path:
@@ -109,9 +117,7 @@ def parse(content: bytes, file: str) -> Mapping[str, Any]:
     """The object in `content`. Raises FaultError (see `read`)."""
 
     def refuse(rule: str, message: str) -> FaultError:
-        return FaultError(
-            [Fault(file, None, "", rule, message)], remedy="restore it: git checkout, or gather again"
-        )
+        return FaultError([Fault(file, None, "", rule, message)], remedy=_REMEDY)
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(items)
@@ -136,7 +142,7 @@ def parse(content: bytes, file: str) -> Mapping[str, Any]:
     if not faults and _LARGE.search(content):
         faults = _finite(data, file)
     if faults:
-        raise FaultError(faults, remedy="restore it: git checkout, or gather again")
+        raise FaultError(faults, remedy=_REMEDY)
     found: Mapping[str, Any] = data
     return found
 

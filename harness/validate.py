@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     """Exit 0 where there is no fault, else 2 with one line for each."""
     paths = bundles.directories(args.root, args.bundles)
-    faults = validate(args.root, paths)
+    faults = validate(args.root, paths if args.bundles else None)
     data = {"bundles": [path.name for path in paths], "faults": [fault.to_json() for fault in faults]}
     bundles_ = f"{len(paths)} bundle{'' if len(paths) == 1 else 's'}"
     if not faults:
@@ -48,8 +48,10 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
 
 def validate(root: Path, paths: Sequence[Path] | None = None) -> list[Fault]:
     """Every fault of the bundles in `paths` (all under `root` without them), sorted by file and line."""
-    paths = bundles.directories(root, ()) if paths is None else paths
     known, out = _known(root)
+    if paths is None:
+        paths = bundles.directories(root, ())
+        out += _strays(root)
     pairs: list[tuple[Document, Bundle]] = []
     for path in paths:
         found, pair = _bundle(path, known)
@@ -60,6 +62,15 @@ def validate(root: Path, paths: Sequence[Path] | None = None) -> list[Fault]:
     out += meaning.across(pairs)
     out += _generated([bundle for _, bundle in pairs], root)
     return sorted(out, key=lambda fault: (fault.file, fault.line or 0))
+
+
+def _strays(root: Path) -> list[Fault]:
+    """Directories of bundles that are none."""
+    return [
+        Fault(f"{root.name}/{path.name}/bundle.yaml", None, "", "file", "is missing")
+        for path in sorted(root.iterdir())
+        if path.is_dir() and not path.name.startswith(".") and not (path / "bundle.yaml").exists()
+    ]
 
 
 def _known(root: Path) -> tuple[meaning.Known, list[Fault]]:
@@ -119,7 +130,6 @@ def _evidence(path: Path) -> list[Fault]:
         if evidence.schema_of(file.stem) is None:
             out.append(Fault(shown, None, "", "schema", f"there is no schema/{file.stem}.schema.json for it"))
             continue
-        out += evidence.check(data, file.stem, shown)
         named = data.get("bundle") if isinstance(data, Mapping) else None
         if named is not None and named != path.name:
             out.append(

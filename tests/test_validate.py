@@ -6,17 +6,21 @@ import json
 import resource
 import subprocess
 import sys
+from math import log
 from pathlib import Path
 
 import pytest
 from copies import copy, edit, validate
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from harness.bundle import ROOT, Bundle, load_all
+from harness.bundle import ROOT, Bundle, build, load_all, schema_faults
 from harness.cli import main
 from harness.kinds import identity, names
-from harness.meaning import PROJECT_CITE, STUDY_CITE
+from harness.meaning import PROJECT_CITE, STUDY_CITE, Known, check
 from harness.schemas import SCHEMAS, broken
 from harness.schemas import names as schemas
+from harness.yamlfile import parse
 
 Capture = pytest.CaptureFixture[str]
 
@@ -182,6 +186,34 @@ def test_a_false_verdict_written_by_hand_is_named(tmp_path: Path, capsys: Captur
     path.write_text(text.replace("verdict: REPRODUCED", "verdict: PROVEN", 1), encoding="utf-8")
     faults = validate(root, capsys).faults
     assert [one["rule"] for one in faults] == ["enum"] and "(got 'PROVEN')" in faults[0]["message"]
+
+
+SMALL = (ROOT / "moe-reduce" / "bundle.yaml").read_text(encoding="utf-8")
+
+
+@settings(max_examples=60, deadline=None)
+@given(subject=st.integers(10, 99_999), baseline=st.integers(10, 99_999), inverse=st.booleans())
+def test_an_inverted_ratio_is_always_named_and_no_other(subject: int, baseline: int, inverse: bool) -> None:
+    """Latencies of 1 to 9999.9 µs; ratios printed to four digits, more than any of the study's."""
+    s, b = subject / 10, baseline / 10
+    printed = float(f"{(s / b if inverse else b / s):.4g}")
+    text = SMALL.replace("published: 1.0\n", f"published: {printed:.8f}\n")
+    text = text.replace("published: 382.7", f"published: {s!r}")
+    text = text.replace("published: 382.6", f"published: {b!r}")
+    document = parse(text.encode(), "bundle.yaml")
+    assert schema_faults(document) == []
+    faults = check(document, build(document, ROOT / "moe-reduce"), Known(ROOT.parent, None))
+    distance = 2 * abs(log(s / b))  # between a ratio and its inverse
+    assume(abs(distance - log(1.02)) > 1e-3)
+    inverted = inverse and distance > log(1.02)
+    assert {fault.rule for fault in faults} == ({"direction"} if inverted else set())
+
+
+def test_a_directory_without_a_bundle_is_named(tmp_path: Path, capsys: Capture) -> None:
+    root = copy(tmp_path, "softmax")
+    (root / "stray" / "evidence").mkdir(parents=True)
+    fault = validate(root, capsys).one()
+    assert fault["file"] == "bundles/stray/bundle.yaml" and fault["message"] == "is missing"
 
 
 def test_it_is_fast(repo_root: Path) -> None:

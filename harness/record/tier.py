@@ -13,9 +13,9 @@ What it gives:
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from harness import evidence
 from harness.bundle import Bundle, Workload
 from harness.errors import HarnessError
 from harness.kernels import get
@@ -24,7 +24,7 @@ from harness.tiers import Context, Evidence
 
 __all__ = ["STUDY", "gather"]
 
-STUDY = "evidence/study.json"
+STUDY = "study"
 
 
 def gather(bundle: Bundle, context: Context) -> Evidence:
@@ -34,29 +34,10 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
     except HarnessError:
         module = None
     return {
-        "study": _study(bundle),
+        "study": evidence.read(bundle.path, STUDY),
         "captured": _captured(module),
         "workloads": {one.id: _workload(one, module) for one in bundle.workloads},
     }
-
-
-def _study(bundle: Bundle) -> dict[str, Any] | None:
-    path = bundle.path / STUDY
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise HarnessError(
-            f"{path}: not JSON: {error}", remedy="restore it: git checkout, or harness audit"
-        ) from error
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if version != 1:
-        raise HarnessError(f"{path}: schema_version: must be 1 (got {version!r})")
-    found: dict[str, Any] = data
-    return found
 
 
 def _captured(module: KernelModule | None) -> dict[str, Any] | None:
