@@ -29,7 +29,7 @@ import nox
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".nox" / "harness"
 STAMP = ENVIRONMENT / "requirements.sha256"
-EXTRAS = "compile,dev"
+EXTRAS = "compile,container,dev"
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["reproduce-softmax"]
@@ -156,8 +156,15 @@ def doctor(session: nox.Session) -> None:
 
 @nox.session
 def container(session: nox.Session) -> None:
-    """Build or run the pinned container: -- build | run."""
-    harness(session, "container")
+    """One command in the pinned container (-- reproduce-softmax), or build | run | save | load."""
+    words = session.posargs
+    actions = ("build", "run", "save", "load")
+    if not words or words[0].startswith("-") or words[0] in actions:
+        harness(session, "container")
+        return
+    # One line for a reviewer: build (from cached layers, seconds), then run.
+    command = ("container", "run", "--build", "--", *words)
+    session.run(python(session), "-m", "harness", *command, external=True)
 
 
 @nox.session
@@ -168,11 +175,12 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff and mypy."""
+    """ruff, mypy, hadolint."""
     found = python(session)
     session.run(found, "-m", "ruff", "check", external=True)
     session.run(found, "-m", "ruff", "format", "--check", external=True)
     session.run(found, "-m", "mypy", external=True)
+    session.run(str(Path(found).parent / "hadolint"), "Dockerfile.rocm72", external=True)
 
 
 @nox.session
