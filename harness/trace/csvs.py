@@ -14,7 +14,7 @@ import csv
 import io
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
 
@@ -80,11 +80,15 @@ class Dispatches:
 
 @dataclass(frozen=True)
 class KernelTrace:
-    """kernel_trace.csv by kernel, in order of total time."""
+    """kernel_trace.csv by kernel, in order of total time.
+
+    untimed: kernel -> dispatch ids of launches that were there but have no usable time.
+    """
 
     kernels: tuple[Dispatches, ...]
     rows: int
     faults: tuple[Fault, ...]
+    untimed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -220,6 +224,7 @@ def kernel_trace(stream: Readable, name: str) -> KernelTrace:
     faults: list[Fault] = []
     found: dict[tuple[object, ...], Dispatches] = {}
     symbols: dict[str, str] = {}
+    untimed: dict[str, list[int]] = {}
     rows = wrapped = bad = 0
     for row in _rows(stream, name, _TRACE_COLUMNS, faults):
         rows += 1
@@ -234,6 +239,7 @@ def kernel_trace(stream: Readable, name: str) -> KernelTrace:
             continue
         if end <= start or end - start >= 2**53:
             wrapped += 1
+            untimed.setdefault(row["Kernel_Name"], []).append(dispatch)
             continue
         if not 0 < wx * wy * wz <= 1024 or not gx * gy * gz or dispatch >= 2**62:
             bad += 1
@@ -257,7 +263,7 @@ def kernel_trace(stream: Readable, name: str) -> KernelTrace:
             fault("bad-rows", f"{name}: {bad} rows hold no whole numbers where counts belong", _AGAIN)
         )
     kernels = tuple(sorted(found.values(), key=lambda d: (-sum(d.durations), d.symbol, d.grid)))
-    return KernelTrace(kernels, rows, ordered(faults))
+    return KernelTrace(kernels, rows, ordered(faults), {k: tuple(v) for k, v in untimed.items()})
 
 
 def kernel_stats(stream: Readable, name: str) -> KernelStats:

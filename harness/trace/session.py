@@ -102,10 +102,12 @@ def _table(session: Session, entry: Entry) -> bool:
                     hashing = _Hashing(stream)
                     session.traces[entry.path] = csvs.kernel_trace(hashing, entry.name)
                     session.hashes[entry.path] = hashing.hexdigest()
+                    session.faults += session.traces[entry.path].faults
                 elif kind == "agent_info":
                     session.agents[entry.path] = csvs.agent_info(stream, entry.name)
                 elif kind == "counter_collection":
                     session.counters[entry.path] = csvs.counter_collection(stream, entry.name)
+                    session.faults += session.counters[entry.path].faults
                 else:
                     session.faults += csvs.kernel_stats(stream, entry.name).faults
         elif entry.name.endswith("results.json"):
@@ -113,6 +115,7 @@ def _table(session: Session, entry: Entry) -> bool:
         elif entry.name.endswith(".db") and entry.disk is not None:
             trace, counters = rocpd.read(Path(entry.disk))
             session.traces[entry.path], session.counters[entry.path] = trace, counters
+            session.faults += [*trace.faults, *counters.faults]
         else:
             return False
     except ReadFault as error:
