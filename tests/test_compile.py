@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from harness.command import Silent
-from harness.compile import cache as cache_module
-from harness.compile import toolchain as toolchain_module
 from harness.compile.cache import Cache, open_cache, write_errors
 from harness.compile.compiler import compile_kernel
 from harness.compile.describe import describe
@@ -209,7 +207,7 @@ def test_a_read_only_home_falls_back_and_says_so(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("HARNESS_CACHE", raising=False)
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda *a, **k: str(tmp_path / "file" / "cache"))
-    monkeypatch.setattr(cache_module.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     found = open_cache()
     assert found.root.parent == tmp_path and found.root.stat().st_mode & 0o077 == 0
     assert found.note is not None and "cannot be written" in found.note
@@ -240,7 +238,7 @@ def versions(monkeypatch: pytest.MonkeyPatch, **told: str | None) -> None:
             raise importlib.metadata.PackageNotFoundError(name)
         return found
 
-    monkeypatch.setattr(toolchain_module.importlib.metadata, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
 
 
 @pytest.mark.parametrize("installed", ["3.5.1", None])
