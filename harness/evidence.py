@@ -30,8 +30,8 @@ MAX_BYTES = 16 << 20
 
 _REMEDY = "restore it: git checkout, or gather again"
 
-_LARGE = re.compile(rb"[eE][+]?[0-9]{3}|[0-9]{300}")
-"""What a number beyond the range of a float looks like; only such a file is searched for infinities."""
+_ODD = re.compile(rb"[eE][+]?[0-9]{3}|[0-9]{300}|\\u[dD][89a-fA-F]")
+"""What numbers beyond the range of a float, and surrogates, look like; no other file is searched for them."""
 
 
 def read(bundle_path: Path, name: str) -> Mapping[str, Any] | None:
@@ -60,7 +60,7 @@ def write(bundle_path: Path, name: str, data: Mapping[str, Any]) -> Path:
     """
     path = _path(bundle_path, name)
     file = _shown(path, bundle_path)
-    faults = check(data, path.stem, file) or _finite(data, file)
+    faults = check(data, path.stem, file) or _odd(data, file)
     if faults:
         raise FaultError(faults)
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -139,8 +139,8 @@ def parse(content: bytes, file: str) -> Mapping[str, Any]:
     except ValueError as error:
         raise refuse("syntax", f"is not JSON: {error}") from error
     faults = check(data, "", file)
-    if not faults and _LARGE.search(content):
-        faults = _finite(data, file)
+    if not faults and _ODD.search(content):
+        faults = _odd(data, file)
     if faults:
         raise FaultError(faults, remedy=_REMEDY)
     found: Mapping[str, Any] = data
@@ -175,8 +175,14 @@ def _shown(path: Path, bundle_path: Path) -> str:
     return f"bundles/{bundle_path.name}/{DIRECTORY}/{path.name}"
 
 
-def _finite(data: Any, file: str) -> list[Fault]:
-    return [Fault(file, None, spot(at), "finite", "must be a finite number") for at in _infinite(data)]
+def _odd(data: Any, file: str) -> list[Fault]:
+    """Values that Python's JSON knows and nobody else's: infinities and lone surrogates."""
+    out = [Fault(file, None, spot(at), "finite", "must be a finite number") for at in _infinite(data)]
+    try:
+        json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        out.append(Fault(file, None, "", "text", "holds half a character (a lone surrogate)"))
+    return out
 
 
 def _infinite(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:

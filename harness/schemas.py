@@ -40,7 +40,10 @@ def names() -> tuple[str, ...]:
 
 @cache
 def _validator(name: str) -> Any:
-    import jsonschema_rs
+    try:
+        import jsonschema_rs
+    except ImportError as error:
+        raise HarnessError("jsonschema-rs is not installed", remedy="pip install -e .") from error
 
     path = SCHEMAS / f"{name}.schema.json"
     try:
@@ -52,9 +55,12 @@ def _validator(name: str) -> Any:
 def broken(name: str, value: Any) -> Iterator[Broken]:
     """Every rule of the schema `name` that `value` breaks, in the order of the schema."""
     validator = _validator(name)
-    if validator.is_valid(value):
+    try:
+        errors = () if validator.is_valid(value) else list(validator.iter_errors(value))
+    except UnicodeEncodeError:
+        yield Broken((), "text", "holds half a character (a lone surrogate)", None)
         return
-    for error in validator.iter_errors(value):
+    for error in errors:
         path = tuple(error.instance_path)
         yield from _say(path, error.kind.name, error.kind.as_dict(), error.instance, error.message)
 

@@ -97,6 +97,8 @@ BAD = [
         "reference",
         "is no claim here",
     ),
+    ("a control character", "title: Row softmax", 'title: "\\e[2J"', "pattern", "title: must match"),
+    ("a control character", "library: AITER", 'library: "\\a"', "pattern", "library: must match"),
     ("a claim twice", "id: baseline-latency\n", "id: subject-latency\n", "unique", "stands twice in claims"),
 ]
 
@@ -215,6 +217,9 @@ EVIDENCE = [
     ("infinity", b'{"schema_version": 1, "a": -Infinity}', "finite"),
     ("overflow", b'{"schema_version": 1, "a": 1e999}', "finite"),
     ("a duplicate key", b'{"schema_version": 1, "schema_version": 1}', "duplicate-key"),
+    ("half a character", b'{"schema_version": 1, "a": "\\ud800"}', "text"),
+    ("half a character as key", b'{"schema_version": 1, "\\uDFFF": 1}', "text"),
+    ("a number of 5,000 digits", b'{"schema_version": ' + b"9" * 5000 + b"}", "syntax"),
     ("a list", b"[]", "type"),
     ("no version", b"{}", "schema-version"),
     ("deep", b'{"schema_version": 1, "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "depth"),

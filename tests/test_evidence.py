@@ -30,7 +30,9 @@ def test_what_is_not_there_is_none(tmp_path: Path) -> None:
     assert evidence.files(tmp_path) == ()
 
 
-@pytest.mark.parametrize("bad", [{"a": nan}, {"a": [inf]}, {"schema_version": 0}, {"schema_version": True}])
+@pytest.mark.parametrize(
+    "bad", [{"a": nan}, {"a": [inf]}, {"a": "\ud800"}, {"schema_version": 0}, {"schema_version": True}]
+)
 def test_a_refused_write_leaves_the_old_file(tmp_path: Path, bad: dict[str, object]) -> None:
     evidence.write(tmp_path, "note", {"schema_version": 1, "old": True})
     with pytest.raises(FaultError):
