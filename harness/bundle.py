@@ -7,7 +7,8 @@ Keys that every claim has or may have: id, kind, statement, origin, workload, pu
 regime, cites, note. All other keys are the kind's own and come as `Claim.fields`:
 
 - ratio: subject_latency, baseline_latency (claim ids, null where none is published), cache (cold, warm,
-  unstated), comparison (text), kernel_symbols, stage, variant
+  unstated), comparison (text), kernel_symbols, stage, variant; sku, baseline, published_se, published_df,
+  evidence for ratios that this project measured
 - class: of (ratio claim id)
 - latency: side (subject, baseline, other), implementation, stage, variant, kernel_symbols
 - throughput: quantity (bytes, flops), latency (claim id or null), side, implementation, stage, variant

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     order = tiers_of(args.tier)
     bundles = find(args.root, args.bundles)
     if args.dry_run:
-        return _plan(bundles, order)
+        return _plan(bundles, order, {"workload": args.workload, "seed": args.seed})
     options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     context = Context(args.out, args.offline, reporter, args.root, options)
     runs = reproduce(bundles, order, context)
@@ -143,15 +143,23 @@ def _one(bundle: Bundle, order: Sequence[str], context: Context, task: Any = Non
     return Run(bundle, rows, evidence, results, committed)
 
 
-def _plan(bundles: Sequence[Bundle], order: Sequence[str]) -> Outcome:
-    """What would run: how many claims each tier would be asked about."""
+def _plan(bundles: Sequence[Bundle], order: Sequence[str], options: Mapping[str, Any]) -> Outcome:
+    """What would run: how many claims each tier would be asked about, and what the device tier would time."""
     counts = {one.id: {tier: speaking(tier, one) for tier in order} for one in bundles}
     lines = [
         f"{name}: " + ", ".join(f"{tier} {n}" for tier, n in tiers.items()) for name, tiers in counts.items()
     ]
     plan = [{"id": name, "claims": tiers} for name, tiers in counts.items()]
+    data: dict[str, Any] = {"plan": plan, "exit_code": 0}
+    if "device" in order:
+        from harness.device.tier import dry_run, dry_text
+
+        timed = {one.id: dry_run(one, options) for one in bundles}
+        data["device"] = {name: {"shapes": rows, "left_out": dict(out)} for name, (rows, out) in timed.items()}
+        lines += ["what the device tier would time:"]
+        lines += [line for name, (rows, out) in timed.items() for line in dry_text(name, rows, out)]
     text = "\n".join(["claims that each tier would be asked about:", *lines])
-    return Outcome(0, text, {"plan": plan, "exit_code": 0})
+    return Outcome(0, text, data)
 
 
 def _keep(out: Path, runs: Sequence[Run], data: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from harness.device.samples import read_process
 from harness.errors import HarnessError
 from harness.verdict import ExitCode
 
-__all__ = ["Decide", "Decision", "Run", "measure", "open_run", "replicates"]
+__all__ = ["Decide", "Decision", "Run", "measure", "open_run", "replicates", "require_torch", "write_text"]
 
 FATAL = ("arch", "device")
 """Faults that no other process of the run can be free of: the run ends at once."""
@@ -226,7 +226,7 @@ def _walls(run: Run, name: str, seconds: float) -> None:
     write_text(path, json.dumps(walls, indent=1, sort_keys=True) + "\n")
 
 
-def require_gpu_or(exit_code: int = ExitCode.NOT_MEASURED) -> str:
+def require_torch(exit_code: int = ExitCode.NOT_MEASURED) -> str:
     """The torch device type here: `cuda` or `cpu`. HarnessError where there is no torch."""
     try:
         import torch

@@ -1,0 +1,166 @@
+"""The device tier: plan a bundle, measure it here, hand back evidence. It never judges.
+
+Knows where upstream's kernels come from and that a GPU must be here; what to time, `planning` knows. The parent
+opens no GPU context: a probe process asks which device this is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.bundle import Bundle
+from harness.device.plan import Plan
+from harness.device.planning import Planned, plan_for, table
+from harness.errors import HarnessError
+from harness.kernels import get
+from harness.tiers import Context, Evidence, unavailable
+
+__all__ = ["dry_run", "gather", "probe"]
+
+DEVICE_FILES = (Path("/dev/kfd"), Path("/dev/nvidiactl"))
+
+REMEDY = "run it on a machine with one MI350X: harness container run -- reproduce {bundle} --tier device"
+
+
+def gather(bundle: Bundle, context: Context) -> Evidence:
+    """Evidence of the timed workloads of `bundle` from the GPU that is here; `unavailable` where there is none."""
+    if not any(path.exists() for path in DEVICE_FILES):
+        return unavailable("no GPU here", REMEDY.format(bundle=bundle.id))
+    try:
+        module = get(bundle.id)
+        planned = plan_for(bundle, module, context.options, _pins())
+    except HarnessError as error:
+        return unavailable(error.message, error.remedy or "see docs/kernels.md")
+    if planned.plan is None:
+        why = "; ".join(f"{k}: {v}" for k, v in planned.left_out.items()) or "no claim names a workload to time"
+        return unavailable(why, "the publication must say the shape")
+    device = probe()
+    if "unavailable" in device:
+        return unavailable(str(device["unavailable"]), REMEDY.format(bundle=bundle.id))
+    wanted = planned.plan.requires_arch
+    if wanted is not None and device["arch"] != wanted:
+        reason = f"the claims are about {wanted}; this is {device['name']} ({device['arch']})"
+        return unavailable(reason, REMEDY.format(bundle=bundle.id))
+    try:
+        paths = _sources(bundle, context) if wanted is not None else ()
+    except HarnessError as error:
+        return unavailable(error.message, error.remedy or "see harness doctor")
+    for shape, reason in planned.left_out.items():
+        context.reporter.say(f"{bundle.id} {shape}: not timed, {reason}")
+    return _measured(bundle, planned.plan, paths, context)
+
+
+def _measured(bundle: Bundle, plan: Plan, paths: tuple[Path, ...], context: Context) -> Evidence:
+    from harness.device import record
+    from harness.device.judging import stopping
+    from harness.device.run import measure, open_run
+
+    if context.out is not None:
+        directory = context.out / bundle.id / "device-run"
+        directory.mkdir(parents=True, exist_ok=True)
+        with _on_path(paths):
+            return record.assemble(measure(open_run(directory, plan), context.reporter, stopping))
+    with tempfile.TemporaryDirectory(prefix="harness-device-") as folder, _on_path(paths):
+        return record.assemble(measure(open_run(Path(folder), plan), context.reporter, stopping))
+
+
+class _on_path:
+    """Children import upstream's kernels from `paths`; the parent itself imports none of them."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        self._paths = paths
+        self._before: str | None = None
+
+    def __enter__(self) -> None:
+        self._before = os.environ.get("PYTHONPATH")
+        if self._paths:
+            parts = [str(p) for p in self._paths] + ([self._before] if self._before else [])
+            os.environ["PYTHONPATH"] = os.pathsep.join(parts)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = self._before
+
+
+def _sources(bundle: Bundle, context: Context) -> tuple[Path, ...]:
+    """The pinned FlyDSL layer and kernel sources, verified, in import order."""
+    from harness.compile.cache import open_cache
+    from harness.compile.layers import layer
+    from harness.pins import load
+    from harness.sources import FLYDSL, obtain, verify
+
+    cache = open_cache()
+    tree = obtain(FLYDSL, bundle.kernel.commit, cache, offline=context.offline)
+    verify(tree, bundle.kernel.files)
+    chosen = str(context.options.get("layer") or load().flydsl.layer)
+    above = layer(chosen, cache, offline=context.offline)
+    return (above, tree.path) if above is not None else (tree.path,)
+
+
+def _pins() -> str:
+    from harness.device.provenance import provenance
+
+    return str(provenance()["pins_sha256"])
+
+
+def probe(limit_s: float = 120.0) -> Mapping[str, Any]:
+    """Which device a process sees, asked in a process that then ends; {"unavailable": why} where there is none."""
+    code = (
+        "import json\nfrom harness.device.machine import describe\nfrom harness.device.telemetry import meter_for\n"
+        "import torch\n"
+        "print(json.dumps(describe('cuda', meter_for('cuda')) if torch.cuda.is_available() else "
+        "{'unavailable': 'torch sees no GPU'}))"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=limit_s, check=False, env=env
+        )
+    except subprocess.TimeoutExpired:
+        return {"unavailable": f"the GPU did not answer within {limit_s:g} s"}
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"unavailable": f"the GPU could not be opened: {last}"}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def profiler() -> str | None:
+    """rocprofv3 where it is on the path."""
+    return shutil.which("rocprofv3")
+
+
+def dry_run(bundle: Bundle, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    """What `gather` would time: a row a shape, and why a workload is left out. Opens no device."""
+    try:
+        module = get(bundle.id)
+    except HarnessError as error:
+        return [], {"": error.message}
+    planned: Planned = plan_for(bundle, module, options)
+    return table(planned, module), planned.left_out
+
+
+def dry_text(bundle: str, rows: list[dict[str, Any]], left_out: Mapping[str, str]) -> list[str]:
+    """The rows of `dry_run` as lines."""
+    lines = []
+    for row in rows:
+        dims = " ".join(f"{k}={v}" for k, v in row["dims"].items())
+        low, high = row["processes"]
+        lines.append(
+            f"{bundle} {row['shape']}: {dims}; {row['bytes']:,} bytes a launch, {row['memory'] / 1e9:.2f} GB held; "
+            f"against {', '.join(row['baselines']) or 'nothing'}; judged in {', '.join(row['judged'])}; "
+            f"{low} to {high} processes, about {row['seconds'][0]} to {row['seconds'][1]} s"
+        )
+    lines += [f"{bundle} {name or '-'}: not timed, {why}" for name, why in left_out.items()]
+    return lines
