@@ -8,6 +8,7 @@ by one, and sizes are bounded, so that a small archive cannot become a large mem
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import stat
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from harness.errors import HarnessError
 from harness.trace.faults import Fault, ReadFault, fault
@@ -29,6 +30,7 @@ FILE_LIMIT = 256 * 2**20
 ARCHIVE_LIMIT = 64 * 2**30
 """Bytes that one archive may unpack to before reading stops."""
 
+_BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error)
 _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 
 
@@ -67,7 +69,7 @@ class Entry:
         try:
             with self.open() as stream:
                 return stream.read(self.size + 1)
-        except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        except _BROKEN as error:
             raise ReadFault(
                 fault("unreadable-file", f"{self.path}: {error}", "copy the capture again")
             ) from None
@@ -129,10 +131,18 @@ class _Opener:
         return open(self.path, "rb", buffering=0)  # the caller closes it
 
 
+def _unpacked(source: Path) -> IO[bytes]:
+    """The tar stream. Decompressed by gzip itself: tarfile's own reader fails in its own ways on a bad
+    header."""
+    if source.name.endswith(".tar"):
+        return source.open("rb")
+    return cast(IO[bytes], gzip.open(source, "rb"))
+
+
 def _archive(source: Path, faults: list[Fault]) -> Iterator[Entry]:
     total = 0
     try:
-        with tarfile.open(source, "r|*") as tar:
+        with _unpacked(source) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
             for member in tar:
                 if not member.isfile():
                     if not member.isdir():
@@ -149,7 +159,7 @@ def _archive(source: Path, faults: list[Fault]) -> Iterator[Entry]:
                     )
                     return
                 yield Entry(path.as_posix(), member.size, _Member(tar, member), None)
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+    except (*_BROKEN, ValueError, OverflowError) as error:
         faults.append(
             fault(
                 "unreadable-archive", f"{source.name}: {error}; what came before it was read", "copy it again"

@@ -63,7 +63,7 @@ def read(path: Path, name: str | None = None, *, timeout: float = 2.0) -> tuple[
                     )
                 )
             return _kernels(database, shown), _counters(database, shown)
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
         busy = "locked" in str(error) or "busy" in str(error)
         remedy = "wait until the profiler has ended, or copy the file" if busy else _AGAIN
         raise ReadFault(fault("unreadable-file", f"{shown}: SQLite: {error}", remedy)) from None
