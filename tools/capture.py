@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.device.plan import LOOKS, Plan, Shape
+from harness.device.plan import COLD, LOOKS, REGIMES, Plan, Shape
 from harness.device.run import Decision, measure, open_run
 from tools.bench_gpu import SHAPES, Lines
 
@@ -41,6 +41,7 @@ def main() -> int:
         "cuda",
         shapes,
         start=args.start,
+        regimes=(COLD,) if args.slowdown else REGIMES,
         slowdown=args.slowdown,
         seed=args.seed,
         looks=looks,

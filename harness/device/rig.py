@@ -43,11 +43,13 @@ def rotation_sets(per_set: int, cache_bytes: int, rotation: float, unit: int) ->
     """How many sets of `per_set` bytes cover `rotation` times the last-level cache; at least 2.
 
     Ten or more are rounded up to a multiple of `unit`, so that the positive control's surplus is a whole number
-    of launches.
+    of launches; fewer, where the unit is large, to one of its divisors, so that a sample stays short.
     """
     sets = max(2, math.ceil(rotation * cache_bytes / max(1, per_set)))
     if sets >= 10:
         sets = math.ceil(sets / unit) * unit
+    elif unit > 10:
+        sets = next(d for d in range(sets, unit + 1) if unit % d == 0)
     return min(sets, MAX_SETS // unit * unit)
 
 
