@@ -55,17 +55,25 @@ def update(runs: Sequence[Judged], root: Path) -> list[Path]:
 
 
 def stale(bundles: Iterable[Bundle], root: Path) -> list[Fault]:
-    """A fault for each generated file under `root` that is missing, edited or out of date."""
+    """A fault for each generated file under `root` that is missing, edited or out of date.
+
+    What is made from a file that has a fault is not looked at: the same command makes both again.
+    """
     out: list[Fault] = []
 
-    def look(path: Path, inputs: str) -> None:
+    def sound(path: Path, inputs: str) -> bool:
         message = fault(path, inputs)
         if message is not None:
             file = str(path.relative_to(root.parent)) if path.is_relative_to(root.parent) else str(path)
             out.append(Fault(file, 1, "", "generated", message))
+        return message is None
 
+    every = True
     for bundle in bundles:
-        look(bundle.path / verdicts.FILE, verdicts.inputs(bundle))
-        look(bundle.path / markdown.FILE, markdown.inputs(bundle))
-    look(root / scoreboard.FILE, scoreboard.inputs(root))
+        if sound(bundle.path / verdicts.FILE, verdicts.inputs(bundle)):
+            sound(bundle.path / markdown.FILE, markdown.inputs(bundle))
+        else:
+            every = False
+    if every:
+        sound(root / scoreboard.FILE, scoreboard.inputs(root))
     return out
