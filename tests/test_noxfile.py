@@ -107,3 +107,85 @@ def test_the_picture_is_of_this_repository(repo_root: Path) -> None:
     data = yaml.safe_load((repo_root / "bundles" / "softmax" / "bundle.yaml").read_text())
     assert all(f"{claim['id']} " in words for claim in data["claims"])
     assert "fonts" not in picture and "@font-face" not in picture
+
+
+class Session:
+    """A nox session that only writes down what it was asked to run."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.warned: list[str] = []
+        self.posargs: list[str] = []
+
+    def run(self, *command: str, **options: object) -> None:
+        self.ran.append(" ".join(command))
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+@pytest.fixture
+def environment(noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(noxfile, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(noxfile, "STAMP", tmp_path / "requirements.sha256")
+    monkeypatch.setattr(noxfile, "has_torch", lambda python: False)
+    monkeypatch.setattr(noxfile, "_worked", lambda python, module: True)
+    for name in ("HARNESS_TORCH", "HARNESS_TORCH_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_the_environment_is_made_once(noxfile: ModuleType, environment: Path) -> None:
+    first, second = Session(), Session()
+    noxfile.python(first)
+    made, base, torch, rest = first.ran
+    assert " -m venv " in made and base.endswith("--editable .[dev]")
+    assert torch.endswith(noxfile.torch_requirement()) and rest.endswith("--editable .[compile,dev]")
+    assert noxfile.python(second) == str(environment / "bin" / "python") and second.ran == []
+
+
+def test_other_requirements_make_it_anew(
+    noxfile: ModuleType, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noxfile.python(Session())
+    monkeypatch.setenv("HARNESS_TORCH", "torch==2.11.0")
+    again = Session()
+    noxfile.python(again)
+    assert not any(" -m venv " in one for one in again.ran) and any(
+        "torch==2.11.0" in one for one in again.ran
+    )
+
+
+def test_a_torch_of_ones_own_is_kept(
+    noxfile: ModuleType, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noxfile, "has_torch", lambda python: True)
+    session = Session()
+    noxfile.python(session)
+    assert "--system-site-packages" in session.ran[0]
+    assert not any("torch==" in one for one in session.ran)
+
+
+def test_without_torch_the_session_says_so_and_tries_only_that_again(
+    noxfile: ModuleType, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noxfile, "_worked", lambda python, module: False)
+    first, second = Session(), Session()
+    noxfile.python(first)
+    assert "the record tier runs" in first.warned[0] and len(first.ran) == 3
+    noxfile.python(second)
+    assert len(second.ran) == 1 and "torch==" in second.ran[0] and second.warned
+
+
+def test_an_index_for_torch_is_used_for_torch_alone(
+    noxfile: ModuleType, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_TORCH_INDEX", "https://index.invalid/cpu")
+    session = Session()
+    noxfile.python(session)
+    assert ["--index-url https://index.invalid/cpu" in one for one in session.ran] == [
+        False,
+        False,
+        True,
+        False,
+    ]
