@@ -24,7 +24,7 @@ from harness.compile.layers import layer as python_layer
 from harness.compile.request import CompiledKernel, CompileRequest
 from harness.compile.selftest import compile_specimens, self_test
 from harness.compile.toolchain import ARCH, Toolchain, assemble
-from harness.compile.variants import PUBLISHED, Variant, patched, variant_of
+from harness.compile.variants import ALWAYS, PUBLISHED, Variant, patched, variant_of
 from harness.errors import HarnessError
 from harness.kernels import get
 from harness.kernels.base import KernelModule
@@ -115,6 +115,8 @@ def launches(
         variant = variant_of(bundle.id, claim)
         layers = [str(claim.fields.get("layer") or primary), *variant.layers]
         asked += [(claim.workload, one, variant, shape) for one in layers for shape in variant.shapes]
+    for variant in ALWAYS.get(bundle.id, ()):
+        asked += [(name, primary, variant, shape) for name in list(dims)[:1] for shape in variant.shapes]
     return _deduplicated(asked, dims, module), unsaid
 
 

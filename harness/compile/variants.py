@@ -20,7 +20,7 @@ from harness.compile.cache import Cache
 from harness.errors import HarnessError
 from harness.sources import SourceTree
 
-__all__ = ["PUBLISHED", "Patch", "Variant", "patched", "variant_of"]
+__all__ = ["ALWAYS", "PUBLISHED", "Patch", "Variant", "patched", "variant_of"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ _SOFTMAX = "kernels/softmax_kernel.py"
 _ENABLE = Patch(_SOFTMAX, r"\bFalse and ", "")
 _FLAGS = Patch(_SOFTMAX, r"(exp2\(scaled, fastmath=)True\)", r"\1fm_fast)")
 _GATING = tuple(
-    MappingProxyType({"num_experts": experts, "experts": experts, "topk": topk})
+    MappingProxyType({"experts": experts, "topk": topk})
     for experts, topk in ((8, 2), (16, 4), (32, 4), (64, 6), (128, 6), (128, 8), (256, 8))
 )
 
@@ -70,6 +70,14 @@ VARIANTS: Mapping[tuple[str, str], Variant] = MappingProxyType(
         ("topk-gating", "by shape"): Variant("by shape", shapes=_GATING),
     }
 )
+
+ALWAYS: Mapping[str, tuple[Variant, ...]] = MappingProxyType(
+    {
+        "moe-gemm": (Variant("stage 2", shapes=(MappingProxyType({"stage": "2-atomic"}),)),),
+        "moe-blockscale": (Variant("stage 2", shapes=(MappingProxyType({"stage": "2"}),)),),
+    }
+)
+"""Variants that belong to a bundle whatever its claims say: its second kernel, at the first workload."""
 
 
 def variant_of(bundle: str, claim: Claim) -> Variant:
