@@ -1,7 +1,7 @@
 """`harness judge`: judge recorded samples again, anywhere.
 
-The same kinds, the same rule, the same numbers as on the machine that measured; no device is touched. Reads one
-evidence file, checks its hashes, and diffs the verdicts with the committed ones.
+The same kinds, the same rule, the same numbers as on the machine that measured; no device is touched. Reads
+one evidence file, checks its hashes, and diffs the verdicts with the committed ones.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def evidence_file(bundle: Bundle, named: str | None) -> Path:
     if named is None:
         files = sorted(folder.glob("device-*.json"))
         if not files:
-            raise HarnessError(f"{bundle.id}: no device evidence in {folder}", remedy="name one with --evidence FILE")
+            raise HarnessError(
+                f"{bundle.id}: no device evidence in {folder}", remedy="name one with --evidence FILE"
+            )
         return files[-1]
     for path in (Path(named), folder / named, folder / f"{named}.json"):
         if path.is_file():

@@ -3,7 +3,8 @@
     python tools/bench_gpu.py aa     --out DIR    the harness, triton do_bench (median), an eager 10+50 loop
     python tools/bench_gpu.py start  --out DIR    between-process spread of forked against spawned processes
 
-Everything is the instrument's own softmax against itself: the truth is 1. Writes DIR/<command>.json, prints a table.
+Everything is the instrument's own softmax against itself: the truth is 1. Writes DIR/<command>.json, prints
+a table.
 """
 
 from __future__ import annotations
@@ -153,7 +154,8 @@ def aa(out: Path, processes: int, repeats: int) -> dict[str, Any]:
 
 
 def start(out: Path, processes: int) -> dict[str, Any]:
-    """Forked against spawned: spread between processes of the A/A and the Triton-torch ratio, and what one costs."""
+    """Forked against spawned: spread between processes of the A/A and the Triton-torch ratio, and what one
+    costs."""
     rows = []
     for name in ("64x256", "1024x8192"):
         for kind in ("fork", "spawn"):

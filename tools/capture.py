@@ -1,4 +1,5 @@
-"""Capture the instrument on the GPU that is here: every process to the last look, so that others can be judged by it.
+"""Capture the instrument on the GPU that is here: every process to the last look, so that others can be
+judged by it.
 
     python tools/capture.py --out DIR [--slowdown 0.06 --shape 1024x8192 --processes 8]
 

@@ -1,1 +1,2 @@
-"""The device tier: plan → processes → samples → evidence. It measures and records; it never judges a claim."""
+"""The device tier: plan → processes → samples → evidence. It measures and records; it never judges a
+claim."""

@@ -1,7 +1,8 @@
-"""One process, one replicate: builds, checks, sizes, warms up, times 20 blocks, checks again, and says all of it.
+"""One process, one replicate: builds, checks, sizes, warms up, times 20 blocks, checks again, and says all
+of it.
 
-It writes JSON lines as it goes, so that what was measured before a kill is kept; the last line closes the file
-with a hash of all before it. It decides nothing: the parent holds the clock and the decision.
+It writes JSON lines as it goes, so that what was measured before a kill is kept; the last line closes the
+file with a hash of all before it. It decides nothing: the parent holds the clock and the decision.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ def die_with_parent() -> None:
 def steady(sample: Callable[[], float], limit: int = 60, window: int = 6) -> tuple[bool, int]:
     """Run `sample` until two windows in a row agree: (steady, samples taken).
 
-    They agree when their medians differ by at most 1 %, or by no more than the noise inside them allows (three
-    standard errors from the median absolute deviation). A short warm-up once cost 30 % (triton-lang/triton#2306).
+    They agree when their medians differ by at most 1 %, or by no more than the noise inside them allows
+    (three standard errors from the median absolute deviation). A short warm-up once cost 30 %
+    (triton-lang/triton#2306).
     """
     taken = [sample() for _ in range(2 * window)]
     while True:
@@ -127,7 +129,8 @@ class _Bench:
         module = import_module(plan.kernel)
         self.rig = Rig(module, shape.dims, ("subject", *shape.baselines), plan.device, seed)
         self.llc = llc
-        # Which of the two allocations plays the subject in A/A is a coin's choice: their difference is luck, not bias.
+        # Which of the two allocations plays the subject in A/A is a coin's choice: their difference is
+        # luck, not bias.
         self.swapped = random.Random(seed ^ 0xAA).random() < 0.5
         self.unit = launch_unit(plan.extra, plan.slowdown)
         first = self.rig.slot(seed)
@@ -239,7 +242,8 @@ class _Bench:
         return sample
 
     def checked_slots(self) -> list[int]:
-        """Which sets of the rotation are compared with the reference: first and last; the first alone if large."""
+        """Which sets of the rotation are compared with the reference: first and last; the first alone if
+        large."""
         elements = sum(getattr(t, "numel", lambda: 0)() for t in self.rig.groups[0][0].tensors.values())
         return [0] if elements > 1 << 27 or self.sets == 1 else [0, self.sets - 1]
 

@@ -1,4 +1,5 @@
-"""Clocks: how long did the device take for one call. Events on a GPU (CUDA and ROCm alike), the host's on a CPU.
+"""Clocks: how long did the device take for one call. Events on a GPU (CUDA and ROCm alike), the host's on a
+CPU.
 
 A clock that runs backwards or stands still makes the process invalid: it raises `ClockFault`, never a number.
 Knows torch only through the object it is given; knows nothing of kernels.

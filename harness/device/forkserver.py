@@ -1,8 +1,8 @@
 """The fork server: imports once, touches no device, and forks a fresh child for each job that it reads.
 
-One JSON line in: {"job", "log"}. Two JSON lines out: {"pid"} when the child runs, {"pid", "returncode"} when it
-has ended. A child has a context, caches and a process group of its own; what it shares is the interpreter's
-address-space layout and the imported modules. Ends when its input ends.
+One JSON line in: {"job", "log"}. Two JSON lines out: {"pid"} when the child runs, {"pid", "returncode"}
+when it has ended. A child has a context, caches and a process group of its own; what it shares is the
+interpreter's address-space layout and the imported modules. Ends when its input ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Gates: what must hold before and after the timing, or the process counts for nothing.
 
-Correct against a float64 reference with poisoned outputs, on inputs that change under the launch; no output that
-is an input; nothing on another stream; the architecture's own fp8; nobody else on the device. A gate that fails
-makes the run INVALID, never CONTRADICTED (measuring: Sampling, 1). Knows torch and the rig; nothing of statistics.
+Correct against a float64 reference with poisoned outputs, on inputs that change under the launch; no output
+that is an input; nothing on another stream; the architecture's own fp8; nobody else on the device. A gate
+that fails makes the run INVALID, never CONTRADICTED (measuring: Sampling, 1). Knows torch and the rig; nothing of
+statistics.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ __all__ = ["Gate", "GateFailed", "check_correct", "check_fp8", "check_other_stre
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate's answer: passed, failed, or None where it cannot be told; `detail` is one line with its numbers."""
+    """One gate's answer: passed, failed, or None where it cannot be told; `detail` is one line with its
+    numbers."""
 
     name: str
     passed: bool | None
@@ -64,14 +66,15 @@ def _aliases(slot: Slot, outputs: Mapping[str, str], inputs: set[str]) -> str | 
     for target in outputs.values():
         out = slot.tensors[target].untyped_storage().data_ptr()
         for name in inputs:
-            tensor = slot.tensors.get(name)
+            tensor: Any = slot.tensors.get(name)
             if hasattr(tensor, "untyped_storage") and tensor.untyped_storage().data_ptr() == out:
                 return f"output {target} is the memory of input {name}"
     return None
 
 
 def compare(got: Any, want: Any, atol: float, rtol: float) -> tuple[bool, str]:
-    """Element by element in float64 where the output lives. NaN fails; infinity fails unless the reference has it.
+    """Element by element in float64 where the output lives. NaN fails; infinity fails unless the reference
+    has it.
 
     Returns whether it passed and one line with the worst error.
     """
@@ -105,7 +108,8 @@ def compare(got: Any, want: Any, atol: float, rtol: float) -> tuple[bool, str]:
 def check_correct(
     rig: Rig, name: str, slot: Slot, run: Callable[[], object], when: str, wait: Callable[[], None]
 ) -> Gate:
-    """Poison what `name` writes in `slot`, `run`, wait, compare with the float64 reference of the slot's inputs.
+    """Poison what `name` writes in `slot`, `run`, wait, compare with the float64 reference of the slot's
+    inputs.
 
     `run` is one launch, or the very replay that is timed. Raises GateFailed.
     """
@@ -139,7 +143,8 @@ def check_correct(
 
 
 def check_fp8(tensors: Mapping[str, Any], arch: str) -> Gate:
-    """fp8 tensors must have the encoding of `arch`: the other one times the same and is 2× wrong (ROCm/FlyDSL#984)."""
+    """fp8 tensors must have the encoding of `arch`: the other one times the same and is 2× wrong
+    (ROCm/FlyDSL#984)."""
     family = fp8_family(arch)
     seen = 0
     for name, tensor in tensors.items():
@@ -155,11 +160,12 @@ def check_fp8(tensors: Mapping[str, Any], arch: str) -> Gate:
 def check_other_stream(
     slot: Slot, name: str, outputs: Mapping[str, str], sleep_cycles: int = 40_000_000
 ) -> Gate:
-    """Nothing may be written while the current stream is held: work that is, runs on another stream and is not timed.
+    """Nothing may be written while the current stream is held: work that is, runs on another stream and is
+    not timed.
 
-    The current stream (not the legacy default one) sleeps; one launch is queued behind it; a third stream copies
-    the outputs meanwhile. They must still be poison. On a host that never queued (the sleep is over) it cannot
-    be told. Raises GateFailed.
+    The current stream (not the legacy default one) sleeps; one launch is queued behind it; a third stream
+    copies the outputs meanwhile. They must still be poison. On a host that never queued (the sleep is over)
+    it cannot be told. Raises GateFailed.
     """
     import torch
 

@@ -22,8 +22,8 @@ class Sizing:
     """How a sample is made: `launches` (m) over `sets` input sets, and what was measured to choose m.
 
     floor_ns: one replay of a graph that holds a single tiny launch. launch_ns: one launch of the subject in a
-    replay. bytes_per_launch and rotation_bytes: compulsory traffic, and what a whole rotation holds. rotation:
-    rotation_bytes over the last-level cache.
+    replay. bytes_per_launch and rotation_bytes: compulsory traffic, and what a whole rotation holds.
+    rotation: rotation_bytes over the last-level cache.
     """
 
     sets: int

@@ -1,7 +1,7 @@
 """One pair of one shape in one regime: gates, controls, trend, and then the decision. Pure.
 
-What the parent asks at each look and what the kinds ask of recorded evidence is this one function, so a verdict
-is the same on the machine that measured and on any other.
+What the parent asks at each look and what the kinds ask of recorded evidence is this one function, so a
+verdict is the same on the machine that measured and on any other.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.device.plan import CONTROL_AA, CONTROL_POSITIVE, EAGER, Plan, Shape, rotating
-from harness.device.rule import FLOOR, Interval, decide, drifts, interval, last_look, trend
 from harness.device.run import Decision, replicates
 from harness.device.samples import log_ratio, mean_ns
+from harness.judge.rule import Interval, decide, interval, last_look
+from harness.judge.sequential import judge
 from harness.verdict import Verdict
 
-__all__ = ["Judged", "Trouble", "controls", "judge_pair", "level", "stopping", "trouble"]
+__all__ = ["Judged", "Trouble", "controls", "judge_control", "judge_pair", "level", "stopping", "trouble"]
 
 _BY_FAULT = {
     "arch": Verdict.NOT_COMPARABLE,
@@ -36,12 +37,16 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict with the interval of the ratio itself (not of its difference from the published one)."""
+    """A verdict with the interval of the ratio itself (not of its difference from the published one).
+
+    `settled`: no further process can change it.
+    """
 
     verdict: Verdict
     reason: str
     theta: Interval | None = None
     numbers: Mapping[str, Any] | None = None
+    settled: bool = False
 
 
 def _percent(value: float) -> str:
@@ -86,8 +91,8 @@ def controls(
 ) -> tuple[Trouble | None, dict[str, Any]]:
     """A/A and positive control: what they read, and why the run is INVALID where they do not read true.
 
-    A/A: its 95 % half-width may not exceed tau/2, nor its interval lie wholly off 0 by more than tau/2. Positive:
-    known by construction; it must be told from 0 and lie within tau/2 of what was built in.
+    A/A: its 95 % half-width may not exceed tau/2, nor its interval lie wholly off 0 by more than tau/2.
+    Positive: known by construction; it must be told from 0 and lie within tau/2 of what was built in.
     """
     aa = interval(_values(plan, processes, regime, CONTROL_AA), alpha=0.025, floor=0.0)
     positive = interval(_values(plan, processes, regime, CONTROL_POSITIVE), alpha=0.025, floor=0.0)
@@ -122,44 +127,87 @@ def judge_pair(
     u0: float,
     u0_df: float = math.inf,
     tau: float | None = None,
-    floor: float = FLOOR,
 ) -> Judged:
     """The verdict on `published` for `pair`: gates, controls, trend, decision, in this order."""
     tau = plan.tau if tau is None else tau
     problem = trouble(plan, processes, regime)
     if problem is not None:
         return Judged(problem.verdict, problem.reason)
-    failed, numbers = controls(plan, processes, regime)
     values = _values(plan, processes, regime, pair)
-    theta = interval(values, floor=floor)
-    full = interval(values, u0=u0, u0_df=u0_df, floor=floor)
-    delta = full.shifted(math.log(published))
-    numbers |= {
-        "processes": len(values),
+    target = math.log(published)
+    decision = judge(values, target, tau, u0=u0, u0_df=u0_df, looks=plan.looks)
+    assert decision is not None  # `trouble` has counted the processes
+    used = values[: decision.look]
+    failed, numbers = controls(plan, processes, regime)
+    theta = interval(used)
+    numbers |= _numbers(theta, decision.delta, tau)
+    numbers |= {"look": decision.look, "trend_p": decision.trend.p, "trend_rise": decision.trend.rise}
+    text = _read(theta)
+    if failed is not None:
+        return Judged(failed.verdict, f"{failed.reason} ({text})", theta, numbers)
+    if decision.word == "drifting":
+        rise = _percent(decision.trend.rise)
+        reason = (
+            f"not stationary: drifts by {rise} over the processes (p {decision.trend.p:.2g}; {text})"
+        )
+        return Judged(Verdict.INVALID, reason, theta, numbers, decision.settled)
+    verdict = _VERDICTS[decision.word]
+    return Judged(
+        verdict, f"{text}: {_off(decision.delta, published, tau)}", theta, numbers, decision.settled
+    )
+
+
+def judge_control(
+    plan: Plan,
+    processes: Sequence[Mapping[str, Any]],
+    regime: str,
+    pair: str,
+    truth: float,
+    tau: float,
+) -> Judged:
+    """A claim about the instrument: does `pair` read `truth` within `tau`, all processes pooled.
+
+    The instrument floor is left out of the interval, since it is what such a claim tests; one question is asked
+    of all processes and not one at each look.
+    """
+    problem = trouble(plan, processes, regime)
+    if problem is not None:
+        return Judged(problem.verdict, problem.reason)
+    values = _values(plan, processes, regime, pair)
+    theta = interval(values, floor=0.0)
+    delta = theta.shifted(math.log(truth))
+    numbers = _numbers(theta, delta, tau)
+    reason = f"{_read(theta)}: {_off(delta, truth, tau)}"
+    return Judged(_VERDICTS[decide(delta, tau)], reason, theta, numbers, True)
+
+
+_VERDICTS = {
+    "inside": Verdict.REPRODUCED,
+    "outside": Verdict.CONTRADICTED,
+    "between": Verdict.INCONCLUSIVE,
+}
+
+
+def _numbers(theta: Interval, delta: Interval, tau: float) -> dict[str, Any]:
+    return {
+        "processes": theta.count,
         "ratio": math.exp(theta.mean),
         "low": math.exp(theta.low),
         "high": math.exp(theta.high),
         "delta": delta.mean,
         "half_width": delta.half,
-        "trend_p": trend(values)[0],
-        "trend_rise": trend(values)[1],
         "tau": tau,
     }
-    text = f"{math.exp(theta.mean):.4f} [{math.exp(theta.low):.4f}, {math.exp(theta.high):.4f}] from {len(values)} processes"
-    if failed is not None:
-        return Judged(failed.verdict, f"{failed.reason} ({text})", theta, numbers)
-    if drifts(values):
-        rise = _percent(numbers["trend_rise"])
-        reason = f"not stationary: the ratio drifts by {rise} over the processes (p {numbers['trend_p']:.2g}; {text})"
-        return Judged(Verdict.INVALID, reason, theta, numbers)
-    word = decide(delta, tau)
-    verdict = {
-        "inside": Verdict.REPRODUCED,
-        "outside": Verdict.CONTRADICTED,
-        "between": Verdict.INCONCLUSIVE,
-    }[word]
-    off = f"{_percent(delta.mean)} ± {_percent(delta.half)} from {published:g}, tolerance ± {_percent(math.expm1(tau))}"
-    return Judged(verdict, f"{text}: {off}", theta, numbers)
+
+
+def _read(theta: Interval) -> str:
+    low, high = math.exp(theta.low), math.exp(theta.high)
+    return f"{math.exp(theta.mean):.4f} [{low:.4f}, {high:.4f}] from {theta.count} processes"
+
+
+def _off(delta: Interval, published: float, tau: float) -> str:
+    tolerance = _percent(math.expm1(tau))
+    return f"{_percent(delta.mean)} ± {_percent(delta.half)} from {published:g}, tolerance ± {tolerance}"
 
 
 def level(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str, side: str) -> Interval:
@@ -187,8 +235,7 @@ def stopping(plan: Plan, shape: Shape, processes: Sequence[Mapping[str, Any]]) -
             if judged.theta is None:
                 return Decision(False, judged.reason)
             narrow = judged.theta.half <= plan.tau / 2 and judged.verdict is not Verdict.INVALID
-            settled = judged.verdict in (Verdict.REPRODUCED, Verdict.CONTRADICTED)
-            done = done and (settled if published else narrow)
+            done = done and (judged.settled if published else narrow)
             lines.append(f"ratio {math.exp(judged.theta.mean):.4f} ± {_percent(judged.theta.half)}")
         if not shape.baselines:
             failed, numbers = controls(plan, processes, regime)

@@ -1,6 +1,7 @@
 """`python -m harness.device.launch`: launch one subject a few times, the same way each time, for a profiler.
 
-One JSON object on standard input or as the argument: {"kernel": module, "dims", "launches", "seed"}. Times nothing.
+One JSON object on standard input or as the argument: {"kernel": module, "dims", "launches", "seed"}. Times
+nothing.
 """
 
 from __future__ import annotations

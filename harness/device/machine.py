@@ -20,7 +20,8 @@ __all__ = ["FP8_OF_ARCH", "LAST_LEVEL_CACHE", "cache_bytes", "describe", "fp8_fa
 MIB = 1 << 20
 
 LAST_LEVEL_CACHE: Mapping[str, int] = MappingProxyType({"gfx942": 256 * MIB, "gfx950": 256 * MIB})
-"""Infinity Cache behind the L2, bytes: torch's L2_cache_size is not the last level there (measuring: Sampling, 3)."""
+"""Infinity Cache behind the L2, bytes: torch's L2_cache_size is not the last level there (measuring:
+Sampling, 3)."""
 
 FP8_OF_ARCH: Mapping[str, str] = MappingProxyType({"gfx940": "fnuz", "gfx941": "fnuz", "gfx942": "fnuz"})
 """Architectures whose own fp8 is the fnuz one; every other has OCP fp8 (gfx950, NVIDIA)."""

@@ -40,11 +40,13 @@ HOST_ROTATED = "host-loop/rotated"
 HOST_WARM = "host-loop/warm"
 REGIMES = (COLD, WARM, EAGER)
 HOST_REGIMES = (HOST_ROTATED, HOST_WARM, EAGER)
-"""On a CPU a replay is a plain loop, and its rotation need not exceed the cache: it rehearses, it measures no GPU."""
+"""On a CPU a replay is a plain loop, and its rotation need not exceed the cache: it rehearses, it measures
+no GPU."""
 
 
 def rotating(regime: str) -> bool:
-    """Does a sample of `regime` go round the whole rotation of input sets (else: one set, again and again)."""
+    """Does a sample of `regime` go round the whole rotation of input sets (else: one set, again and
+    again)."""
     return regime.endswith(("/cold", "/rotated"))
 
 
@@ -90,12 +92,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of the device tier. Times in the units of their names; `kernel` is a module of the kernel interface.
+    """One run of the device tier. Times in the units of their names; `kernel` is a module of the kernel
+    interface.
 
-    `extra` is the positive control's surplus of launches (0.10 = 10 %). `slowdown` makes the subject slower by
-    construction: its ratio becomes (1 - slowdown) of the true one (a self-test of the judge; 0 in every real
-    run). `start` is `fork` (a server that imported everything and touched no GPU) or `spawn` (an interpreter of
-    its own).
+    `extra` is the positive control's surplus of launches (0.10 = 10 %). `slowdown` makes the subject slower
+    by construction: its ratio becomes (1 - slowdown) of the true one (a self-test of the judge; 0 in every
+    real run). `start` is `fork` (a server that imported everything and touched no GPU) or `spawn` (an
+    interpreter of its own).
     """
 
     bundle: str
@@ -164,7 +167,9 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
             Shape(**{**s, "baselines": tuple(s["baselines"]), "judged": tuple(s["judged"])})
             for s in data["shapes"]
         )
-        rest = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "shapes"}
+        rest: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "shapes"
+        }
         return Plan(shapes=shapes, **rest)
     except (KeyError, TypeError, AttributeError) as error:
         raise HarnessError(f"plan: not a plan of this version ({error})") from error

@@ -33,7 +33,9 @@ class Planned:
     left_out: Mapping[str, str]
 
 
-def plan_for(bundle: Bundle, module: KernelModule, options: Mapping[str, Any], pins: str | None = None) -> Planned:
+def plan_for(
+    bundle: Bundle, module: KernelModule, options: Mapping[str, Any], pins: str | None = None
+) -> Planned:
     """The plan for `bundle`. Options: workload (only this one), seed, start, processes."""
     only = options.get("workload")
     shapes, left_out = [], {}
@@ -71,7 +73,9 @@ def _shape(workload: Workload, claims: list[Claim], module: KernelModule) -> Sha
     baselines = tuple(b.id for b in module.baselines(dims) if b.role == "claim")
     regimes = {r for r in map(regime_of, claims) if r is not None}
     judged = tuple(r for r in REGIMES if r in regimes) or (COLD,)
-    ratios = [c for c in claims if c.kind == "ratio" and regime_of(c) in judged and not c.fields.get("comparison")]
+    ratios = [
+        c for c in claims if c.kind == "ratio" and regime_of(c) in judged and not c.fields.get("comparison")
+    ]
     published = {baselines[0]: _middle(ratios[0])} if ratios and baselines and ratios[0].published else None
     u0 = float(ratios[0].fields.get("published_se", 0.01)) if ratios else 0.01
     return Shape(workload.id, dict(workload.dims), baselines, judged, published, u0)
@@ -85,7 +89,8 @@ def _middle(claim: Claim) -> float:
 
 
 def table(planned: Planned, module: KernelModule) -> list[dict[str, Any]]:
-    """One row a shape for a dry run: dims, bytes, memory, entry points, regimes, processes, seconds at worst."""
+    """One row a shape for a dry run: dims, bytes, memory, entry points, regimes, processes, seconds at
+    worst."""
     if planned.plan is None:
         return []
     plan, rows = planned.plan, []

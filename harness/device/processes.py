@@ -1,7 +1,9 @@
-"""Fresh processes: one job, one process, in a process group of its own, killed as a group when its time is up.
+"""Fresh processes: one job, one process, in a process group of its own, killed as a group when its time is
+up.
 
 Two ways to start one: `Spawn` (an interpreter of its own) and `Fork` (a child of a server that has imported
-everything and touched no GPU; docs/measuring.md shows both side by side). Knows nothing of what a job measures.
+everything and touched no GPU; docs/measuring.md shows both side by side). Knows nothing of what a job
+measures.
 """
 
 from __future__ import annotations

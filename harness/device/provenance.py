@@ -31,7 +31,8 @@ def _git(*arguments: str) -> str | None:
 
 
 def provenance() -> dict[str, Any]:
-    """created (UTC), git commit and whether the tree differs from it, sha256 of pins.yaml; "unknown" where untold."""
+    """created (UTC), git commit and whether the tree differs from it, sha256 of pins.yaml; "unknown" where
+    untold."""
     commit = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
     pins = ROOT / "pins.yaml"

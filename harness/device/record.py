@@ -1,7 +1,8 @@
-"""Device evidence: a run's directory into one file, and that file read back and checked. Raw samples, all hashed.
+"""Device evidence: a run's directory into one file, and that file read back and checked. Raw samples, all
+hashed.
 
-The only reader and writer of `evidence/device-*.json`. A truncated, edited or foreign file ends in a HarnessError
-that says which. Knows nothing of verdicts.
+The only reader and writer of `evidence/device-*.json`. A truncated, edited or foreign file ends in a
+HarnessError that says which. Knows nothing of verdicts.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def verify(data: Any, where: str = "device evidence") -> dict[str, Any]:
-    """Schema, hashes of the whole, of each process and of the plan. HarnessError names the first that fails."""
+    """Schema, hashes of the whole, of each process and of the plan. HarnessError names the first that
+    fails."""
     faults = list(broken("device", data))
     if faults:
         first = faults[0]

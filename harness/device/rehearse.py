@@ -1,7 +1,7 @@
 """`harness rehearse`: the whole device tier on whatever torch device is here, on the project's own kernels.
 
-Plan, fresh processes, controls, evidence that validates, a verdict; and at the end, in plain words, how small a
-difference this machine can resolve and how long that takes. On a CPU the same path with a host clock.
+Plan, fresh processes, controls, evidence that validates, a verdict; and at the end, in plain words, how
+small a difference this machine can resolve and how long that takes. On a CPU the same path with a host clock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from harness.command import Outcome, Reporter
 from harness.device import record
 from harness.device.judging import judge_pair, stopping
 from harness.device.plan import EAGER, HOST_ROTATED, HOST_WARM, Plan, Shape
-from harness.device.rule import ALPHA, FLOOR
 from harness.device.run import Run, measure, open_run, replicates, require_torch
 from harness.device.verdicts import summary
 from harness.errors import HarnessError
+from harness.judge.rule import ALPHA, FLOOR
 from harness.verdict import ExitCode, Verdict, worst_exit
 
 __all__ = ["configure", "cpu_plan", "gpu_plan", "resolution", "run"]
@@ -49,7 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def cpu_plan(start: str = "spawn", shapes: tuple[str, ...] = CPU_SHAPES, seed: int = 20) -> Plan:
-    """Small enough for a CI machine: loops instead of graphs, a rotation smaller than the cache, two looks."""
+    """Small enough for a CI machine: loops instead of graphs, a rotation smaller than the cache, two
+    looks."""
     return Plan(
         "instrument",
         "harness.kernels.instrument",
@@ -68,9 +69,7 @@ def cpu_plan(start: str = "spawn", shapes: tuple[str, ...] = CPU_SHAPES, seed: i
 
 def gpu_plan(start: str = "fork", shapes: tuple[str, ...] = GPU_SHAPES, seed: int = 20) -> Plan:
     """The instrument's three shapes as they were captured."""
-    return Plan(
-        "instrument", "harness.kernels.instrument", "cuda", _shapes(shapes), start=start, seed=seed
-    )
+    return Plan("instrument", "harness.kernels.instrument", "cuda", _shapes(shapes), start=start, seed=seed)
 
 
 def _shapes(names: tuple[str, ...], judged: tuple[str, ...] | None = None) -> tuple[Shape, ...]:
@@ -88,7 +87,9 @@ def _plan(args: argparse.Namespace) -> Plan:
     device = args.device or require_torch()
     if device == "cuda" and require_torch() != "cuda":
         raise HarnessError(
-            "torch sees no GPU here", remedy="rehearse on the CPU: --device cpu", exit_code=ExitCode.NOT_MEASURED
+            "torch sees no GPU here",
+            remedy="rehearse on the CPU: --device cpu",
+            exit_code=ExitCode.NOT_MEASURED,
         )
     make, shapes = (cpu_plan, CPU_SHAPES) if device == "cpu" else (gpu_plan, GPU_SHAPES)
     start = args.start or ("spawn" if device == "cpu" else "fork")
@@ -100,7 +101,8 @@ def _plan(args: argparse.Namespace) -> Plan:
 
 
 def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
-    """Rehearse, or continue a rehearsal. HarnessError where there is no torch or the directory is another run's."""
+    """Rehearse, or continue a rehearsal. HarnessError where there is no torch or the directory is another
+    run's."""
     if args.resume is not None:
         return _finish(open_run(args.resume, None), args.resume, reporter)
     plan = _plan(args)
@@ -128,7 +130,8 @@ def report(evidence: Mapping[str, Any], run_: Run, kept: Path | None) -> Outcome
         for regime in shape.judged:
             judged = judge_pair(plan, processes, regime, f"ratio:{BASELINE}", 1.0, u0=0.0)
             known = judged.theta is not None and judged.verdict is not Verdict.INVALID
-            # Nothing was published here: what is judged is whether the ratio is known well enough to judge by.
+            # Nothing was published here: what is judged is whether the ratio is known well enough to judge
+            # by.
             verdict = judged.verdict
             if known and judged.theta is not None:
                 narrow = judged.theta.half <= plan.tau / 2
@@ -199,10 +202,11 @@ def start_up_share(processes: list[dict[str, Any]]) -> float | None:
 
 
 def resolution(plan: Plan, processes: list[dict[str, Any]], regime: str) -> dict[str, float]:
-    """The smallest difference (log scale) that is told from none here, now and after the last look, in seconds.
+    """The smallest difference (log scale) that is told from none here, now and after the last look, in
+    seconds.
 
-    Half the interval's width from the spread between processes so far: two ratios that differ by more than both
-    their half-widths have disjoint intervals. The instrument floor is in it.
+    Half the interval's width from the spread between processes so far: two ratios that differ by more than
+    both their half-widths have disjoint intervals. The instrument floor is in it.
     """
     from scipy import stats
 

@@ -42,8 +42,8 @@ def bytes_of(tensors: Mapping[str, Any]) -> int:
 def rotation_sets(per_set: int, cache_bytes: int, rotation: float, unit: int) -> int:
     """How many sets of `per_set` bytes cover `rotation` times the last-level cache; at least 2.
 
-    Ten or more are rounded up to a multiple of `unit`, so that the positive control's surplus is a whole number
-    of launches; fewer, where the unit is large, to one of its divisors, so that a sample stays short.
+    Ten or more are rounded up to a multiple of `unit`, so that the positive control's surplus is a whole
+    number of launches; fewer, where the unit is large, to one of its divisors, so that a sample stays short.
     """
     sets = max(2, math.ceil(rotation * cache_bytes / max(1, per_set)))
     if sets >= 10:
@@ -54,7 +54,8 @@ def rotation_sets(per_set: int, cache_bytes: int, rotation: float, unit: int) ->
 
 
 class Rig:
-    """Input sets in groups. A group is a separate allocation of the whole rotation: group 1 is the A/A control's.
+    """Input sets in groups. A group is a separate allocation of the whole rotation: group 1 is the A/A
+    control's.
 
     `names` are the implementations: `subject` and the ids of baselines. Seeds differ between sets and groups.
     """

@@ -1,4 +1,5 @@
-"""The parent: holds the clock and the decision, starts one fresh process a replicate, keeps all that they wrote.
+"""The parent: holds the clock and the decision, starts one fresh process a replicate, keeps all that they
+wrote.
 
 A run is a directory: `plan.json`, `processes/<shape>.<index>.jsonl`, logs. It can be killed at any moment and
 resumed from its directory: whole process files count, one cut short is kept, marked and measured again.
@@ -112,9 +113,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def measure(run: Run, reporter: Reporter, decide: Decide, start: Starter | None = None) -> Run:
-    """Start processes until each shape is decided or its last look is over. The run is complete or interrupted.
+    """Start processes until each shape is decided or its last look is over. The run is complete or
+    interrupted.
 
-    On an interrupt (SIGINT) the child's group is killed and what there is stays; `run.interrupted` is then true.
+    On an interrupt (SIGINT) the child's group is killed and what there is stays; `run.interrupted` is then
+    true.
     """
     plan = run.plan
     own = start is None
@@ -134,6 +137,7 @@ def measure(run: Run, reporter: Reporter, decide: Decide, start: Starter | None 
 def _shape(run: Run, shape: Shape, reporter: Reporter, decide: Decide, start: Starter) -> None:
     plan = run.plan
     last = plan.looks[-1]
+    died = 0
     with reporter.task(f"{plan.bundle} {shape.id}", last) as task:
         while True:
             whole = run.whole(shape.id)
@@ -148,7 +152,8 @@ def _shape(run: Run, shape: Shape, reporter: Reporter, decide: Decide, start: St
                 reporter.say(f"{shape.id}: given up, {_faulty(run, shape.id)[-1]['message']}")
                 return
             begun = time.monotonic()
-            process = _one(run, shape, start)
+            process = _one(run, shape, start, last_try=died >= MAX_FAULTS)
+            died = died + 1 if process["fault"] == "interrupted" else 0
             seconds = time.monotonic() - begun
             left = last - len(run.whole(shape.id))
             note = (
@@ -166,11 +171,11 @@ def _faulty(run: Run, shape: str) -> list[dict[str, Any]]:
 
 def _hopeless(run: Run, shape: str) -> bool:
     faulty = _faulty(run, shape)
-    same_gate = [p for p in faulty if p["fault"] in ("gate", "timeout")]
+    same_gate = [p for p in faulty if p["fault"] in ("gate", "timeout", "died", "memory")]
     return any(p["fault"] in FATAL for p in faulty) or len(same_gate) >= 1
 
 
-def _one(run: Run, shape: Shape, start: Starter) -> dict[str, Any]:
+def _one(run: Run, shape: Shape, start: Starter, *, last_try: bool = False) -> dict[str, Any]:
     plan = run.plan
     index = len(run.processes[shape.id])
     result = run.directory / "processes" / f"{shape.id}.{index:03d}.jsonl"
@@ -200,7 +205,9 @@ def _one(run: Run, shape: Shape, start: Starter) -> dict[str, Any]:
             process["message"] = f"no end within {plan.limit_s:g} s: killed with its process group"
             _mark(result, process)
         elif process["fault"] == "interrupted" and how != "interrupted":
+            process["fault"] = "died" if last_try else "interrupted"
             process["message"] = f"the process ended before its last line ({how}); see {log.name}"
+            _mark(result, process)
         _walls(run, result.name, process["wall_s"])
         run.processes[shape.id].append(process)
     return process

@@ -21,8 +21,8 @@ __all__ = ["log_ratio", "log_ratios", "mean_ns", "read_process"]
 def read_process(path: Path, plan_sha256: str) -> dict[str, Any]:
     """One process as evidence holds it: start record, gates, sizing, blocks by regime, seconds, fault.
 
-    `complete` says that its hash closes it. HarnessError where the file was edited or belongs to another plan;
-    a file cut short is complete: false with fault `interrupted`.
+    `complete` says that its hash closes it. HarnessError where the file was edited or belongs to another
+    plan; a file cut short is complete: false with fault `interrupted`.
     """
     raw = path.read_bytes()
     lines = raw.split(b"\n")

@@ -1,6 +1,7 @@
 """What the machine says of itself while it is measured: read only, and "unknown" where it cannot be read.
 
-NVML on NVIDIA, amdsmi and the KFD's sysfs on AMD. Never sets a clock, a limit or a mode. Knows nothing of samples.
+NVML on NVIDIA, amdsmi and the KFD's sysfs on AMD. Never sets a clock, a limit or a mode. Knows nothing of
+samples.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class NvmlMeter:
 
 
 class AmdsmiMeter:
-    """AMD's management library. Names as in the amdsmi Python interface; what a version lacks is "unknown"."""
+    """AMD's management library. Names as in the amdsmi Python interface; what a version lacks is
+    "unknown"."""
 
     source = "amdsmi"
 

@@ -1,7 +1,7 @@
 """The device tier: plan a bundle, measure it here, hand back evidence. It never judges.
 
-Knows where upstream's kernels come from and that a GPU must be here; what to time, `planning` knows. The parent
-opens no GPU context: a probe process asks which device this is.
+Knows where upstream's kernels come from and that a GPU must be here; what to time, `planning` knows. The
+parent opens no GPU context: a probe process asks which device this is.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ __all__ = ["dry_run", "gather", "probe"]
 
 DEVICE_FILES = (Path("/dev/kfd"), Path("/dev/nvidiactl"))
 
-REMEDY = "run it on a machine with one MI350X: harness container run -- reproduce {bundle} --tier device"
+REMEDY = "run it on a machine with one {device}: harness reproduce {bundle} --tier device"
 
 
 def gather(bundle: Bundle, context: Context) -> Evidence:
-    """Evidence of the timed workloads of `bundle` from the GPU that is here; `unavailable` where there is none."""
+    """Evidence of the timed workloads of `bundle` from the GPU that is here; `unavailable` where there is
+    none."""
     if not any(path.exists() for path in DEVICE_FILES):
-        return unavailable("no GPU here", REMEDY.format(bundle=bundle.id))
+        return unavailable("no GPU here", _remedy(bundle))
     try:
         module = get(bundle.id)
         planned = plan_for(bundle, module, context.options, _pins())
     except HarnessError as error:
         return unavailable(error.message, error.remedy or "see docs/kernels.md")
     if planned.plan is None:
-        why = "; ".join(f"{k}: {v}" for k, v in planned.left_out.items()) or "no claim names a workload to time"
+        why = (
+            "; ".join(f"{k}: {v}" for k, v in planned.left_out.items()) or "no claim names a workload to time"
+        )
         return unavailable(why, "the publication must say the shape")
     device = probe()
     if "unavailable" in device:
-        return unavailable(str(device["unavailable"]), REMEDY.format(bundle=bundle.id))
+        return unavailable(str(device["unavailable"]), _remedy(bundle))
     wanted = planned.plan.requires_arch
     if wanted is not None and device["arch"] != wanted:
-        reason = f"the claims are about {wanted}; this is {device['name']} ({device['arch']})"
-        return unavailable(reason, REMEDY.format(bundle=bundle.id))
+        return _other_device(planned.plan, device)
     try:
         paths = _sources(bundle, context) if wanted is not None else ()
     except HarnessError as error:
@@ -58,18 +60,58 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
     return _measured(bundle, planned.plan, paths, context)
 
 
+def _remedy(bundle: Bundle) -> str:
+    study = any(claim.origin == "study" for claim in bundle.claims)
+    return REMEDY.format(bundle=bundle.id, device="MI350X" if study else "GPU that torch sees")
+
+
+def _other_device(plan: Plan, device: Mapping[str, Any]) -> Evidence:
+    """Evidence that names the device and holds no samples: nothing here compares with claims about
+    another."""
+    from harness.device import record
+    from harness.device.machine import host, versions
+    from harness.device.run import Run
+
+    empty = record.assemble(Run(Path(os.devnull).parent, plan, {shape.id: [] for shape in plan.shapes}))
+    environment = {**empty["environment"], "device": dict(device), "host": host(), "versions": versions()}
+    return record.seal({**empty, "environment": environment})
+
+
 def _measured(bundle: Bundle, plan: Plan, paths: tuple[Path, ...], context: Context) -> Evidence:
     from harness.device import record
     from harness.device.judging import stopping
     from harness.device.run import measure, open_run
 
-    if context.out is not None:
-        directory = context.out / bundle.id / "device-run"
-        directory.mkdir(parents=True, exist_ok=True)
-        with _on_path(paths):
-            return record.assemble(measure(open_run(directory, plan), context.reporter, stopping))
     with tempfile.TemporaryDirectory(prefix="harness-device-") as folder, _on_path(paths):
-        return record.assemble(measure(open_run(Path(folder), plan), context.reporter, stopping))
+        kept = Path(folder) if context.out is None else context.out / bundle.id
+        directory = kept / "device-run"
+        directory.mkdir(parents=True, exist_ok=True)
+        done = measure(open_run(directory, plan), context.reporter, stopping)
+        evidence = record.assemble(done)
+        traces = {} if done.interrupted else _recaptured(bundle, plan, kept, context)
+    return record.seal({**evidence, "trace": traces}) if traces else evidence
+
+
+def _recaptured(bundle: Bundle, plan: Plan, kept: Path, context: Context) -> dict[str, Any]:
+    """What rocprofv3 says of each shape's subject, where it is here: by shape. It times by a clock of its
+    own."""
+    if profiler() is None or plan.requires_arch is None:
+        return {}
+    from harness.trace.recapture import RecapturePlan, recapture
+
+    traces: dict[str, Any] = {}
+    for shape in plan.shapes:
+        job = json.dumps({"kernel": plan.kernel, "dims": dict(shape.dims), "launches": 5, "seed": plan.seed})
+        wanted = RecapturePlan(
+            (sys.executable, "-m", "harness.device.launch", job),
+            bundle.kernel.symbols[0],
+            environment={"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        )
+        try:
+            traces[shape.id] = recapture(wanted, kept / "trace" / shape.id, context.reporter)
+        except HarnessError as error:
+            context.reporter.say(f"{bundle.id} {shape.id}: no trace, {error.message}")
+    return traces
 
 
 class _on_path:
@@ -114,7 +156,8 @@ def _pins() -> str:
 
 
 def probe(limit_s: float = 120.0) -> Mapping[str, Any]:
-    """Which device a process sees, asked in a process that then ends; {"unavailable": why} where there is none."""
+    """Which device a process sees, asked in a process that then ends; {"unavailable": why} where there is
+    none."""
     code = (
         "import json\nfrom harness.device.machine import describe\nfrom harness.device.telemetry import meter_for\n"
         "import torch\n"
@@ -125,7 +168,12 @@ def probe(limit_s: float = 120.0) -> Mapping[str, Any]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=limit_s, check=False, env=env
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+            env=env,
         )
     except subprocess.TimeoutExpired:
         return {"unavailable": f"the GPU did not answer within {limit_s:g} s"}

@@ -1,7 +1,7 @@
 """What device evidence says of a claim, kind by kind. Pure: a claim and evidence in, a verdict out.
 
-Identity first: another bundle, SKU, regime or cache state is NOT_COMPARABLE (or nothing of it is measured), never
-CONTRADICTED. Then `harness.device.judging`. Knows claims and samples; does no I/O.
+Identity first: another bundle, SKU, regime or cache state is NOT_COMPARABLE (or nothing of it is measured),
+never CONTRADICTED. Then `harness.device.judging`. Knows claims and samples; does no I/O.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.bundle import Bundle, Claim
-from harness.device.judging import Judged, controls, judge_pair, level, trouble
+from harness.device.judging import Judged, controls, judge_control, judge_pair, level, trouble
 from harness.device.plan import COLD, CONTROL_AA, CONTROL_POSITIVE, EAGER, WARM, Plan, plan_from_json
-from harness.device.rule import FLOOR, Interval, classes, decide, interval, resampled_mean
 from harness.device.run import replicates
 from harness.device.samples import log_ratio
+from harness.judge.many import resampled_mean
+from harness.judge.rule import FLOOR, Interval, classes, decide, interval
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
@@ -38,6 +39,9 @@ STUDY_SKU, STUDY_ARCH = "MI350X", "gfx950"
 
 U0 = 0.01
 """Standard error of a published log ratio where the publication gives no spread."""
+
+_QUANTILE = 2.2414
+"""Normal quantile of 1 - ALPHA, for intervals that resampling gave."""
 
 _TRACE_REMEDY = (
     "on an MI350X with rocprofv3: harness reproduce --tier device (its discovery job times dispatches)"
@@ -136,7 +140,8 @@ def _published_ratio(claim: Claim) -> float:
 
 
 def ratio(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
-    """A ratio of latencies against the published one; a published range is met by its middle, tau widened by its half."""
+    """A ratio of latencies against the published one; a published range is met by its middle, tau widened
+    by its half."""
     found = _samples(claim, bundle, evidence)
     if isinstance(found, TierResult):
         return found
@@ -216,7 +221,8 @@ def _judge_level(found: _Samples, side: str, published: float, tau: float) -> Ti
 
 
 def latency(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
-    """Microseconds of one launch of one side. Absolute times move with clocks: the tolerance is the claim's own."""
+    """Microseconds of one launch of one side. Absolute times move with clocks: the tolerance is the claim's
+    own."""
     found = _samples(claim, bundle, evidence)
     if isinstance(found, TierResult):
         return found
@@ -278,8 +284,9 @@ def geomean(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
         reason = f"this run timed {len(columns)} of the {wanted} shapes against {provider}"
         return _not(Verdict.NOT_MEASURED, reason, _MEASURE)
     center, half = resampled_mean(columns)
+    error = math.hypot(half / _QUANTILE, FLOOR)
     delta = Interval(
-        center - math.log(_published_ratio(claim)), math.hypot(half, FLOOR * 2.25), len(columns), math.inf
+        center - math.log(_published_ratio(claim)), _QUANTILE * error, len(columns), math.inf, error
     )
     tau = math.log1p(claim.tolerance) if claim.tolerance else plan.tau
     word = decide(delta, tau)
@@ -291,28 +298,26 @@ def geomean(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
 
 
 def control(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
-    """A claim about the instrument: A/A within its tolerance of 1, or the positive control found. On any device.
+    """A claim about the instrument: A/A within its tolerance of 1, or the positive control found. On any
+    device.
 
     The instrument floor is left out: it is what such a claim tests.
     """
     found = _samples(claim, bundle, evidence, any_device=True)
     if isinstance(found, TierResult):
         return found
-    which = str(claim.fields["control"])
-    problem = trouble(found.plan, found.processes, found.regime)
-    if problem is not None:
-        return _not(problem.verdict, problem.reason)
-    pair = CONTROL_AA if which == "a/a" else CONTROL_POSITIVE
-    truth = 1.0 if which == "a/a" else 1.0 + found.plan.extra
+    pair = CONTROL_AA if claim.fields["control"] == "a/a" else CONTROL_POSITIVE
+    truth = 1.0 if pair == CONTROL_AA else 1.0 + found.plan.extra
     if isinstance(claim.published, (int, float)) and not math.isclose(float(claim.published), truth):
         return _not(Verdict.NOT_COMPARABLE, f"the run built in {truth:g}, the claim says {claim.published}")
     tau = math.log1p(claim.tolerance) if claim.tolerance else found.plan.tau
-    judged = judge_pair(found.plan, found.processes, found.regime, pair, truth, u0=0.0, floor=0.0, tau=tau)
+    judged = judge_control(found.plan, found.processes, found.regime, pair, truth, tau)
     return _result(judged, None if judged.theta is None else round(math.exp(judged.theta.mean), 5))
 
 
 def summary(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every pair in every regime side by side, judged or not: shape, regime, pair, ratio, interval, processes."""
+    """Every pair in every regime side by side, judged or not: shape, regime, pair, ratio, interval,
+    processes."""
     rows = []
     for shape in evidence["shapes"]:
         whole = replicates(shape["processes"])

@@ -84,7 +84,8 @@ def outputs(tensors: Tensors) -> Tensors:
 
 
 def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
-    """The Triton kernel on the current stream; `implementation: torch` spells the softmax out in torch calls."""
+    """The Triton kernel on the current stream; `implementation: torch` spells the softmax out in torch
+    calls."""
     d = resolve(dims)
     x, y = tensors["x"], tensors["y"]
     if d["implementation"] == "torch":

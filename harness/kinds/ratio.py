@@ -29,7 +29,7 @@ def identity(claim: Claim) -> tuple[str, ...]:
 
 def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
     """What the record tier says of `claim`."""
-    if claim.published is None:
+    if claim.published is None or claim.origin != "study":
         return None
     times = latencies(claim, bundle)
     if claim.regime == "kernel-trace":
