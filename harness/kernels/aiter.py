@@ -1,11 +1,12 @@
-"""AITER's entry points at the pinned commit: which function, called how, and which kernel it is expected to run.
+"""AITER's entry points at the pinned commit: which function, called how, and which kernel it is expected to
+run.
 
 Knows AITER's names and nothing of any one kernel's tensors. AITER is imported only when a baseline is built.
 
-Every entry names the parameters that an adapter passes, so that a test can hold them against AITER's source at the
-pin (`COMMIT`) without importing it. At run time `observe` records the kernel symbols of one untimed launch and what
-AITER logs of its tuned configuration; `agreed` compares them with what the claim's branch runs.
-"""
+Every entry names the parameters that an adapter passes, so that a test can hold them against AITER's source
+at the pin (`COMMIT`) without importing it. At run time `observe` records the kernel symbols of one untimed
+launch and what AITER logs of its tuned configuration; `agreed` compares them with what the claim's branch
+runs."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ COMMIT = "32e1e6d76988e4fbc67cabd9eb72a45a3c6a1bab"
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry point: `module:function`, the parameters passed by position and by name, its backend, and a regular
-    expression for the kernel symbol of the branch that the claim is about (None: not known before a run)."""
+    """One entry point: `module:function`, the parameters passed by position and by name, its backend, and a
+    regular expression for the kernel symbol of the branch that the claim is about (None: not known before a
+    run)."""
 
     module: str
     function: str
@@ -126,8 +128,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "ck-mha": _entry(
             "aiter.ops.mha:mha_fwd",
-            "q k v dropout_p softmax_scale is_causal window_size_left window_size_right sink_size return_softmax_lse "
-            "return_dropout_randval",
+            "q k v dropout_p softmax_scale is_causal window_size_left window_size_right sink_size "
+            "return_softmax_lse return_dropout_randval",
             "out",
             "ck",
             "[fF]mha",
@@ -179,8 +181,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "asm-moe-blockscale": _entry(
             "aiter.ops.moe_op:fmoe_fp8_blockscale_g1u1",
-            "out input gate down sorted_token_ids sorted_weights sorted_expert_ids num_valid_ids topk input_scale "
-            "fc1_scale fc2_scale",
+            "out input gate down sorted_token_ids sorted_weights sorted_expert_ids num_valid_ids topk "
+            "input_scale fc1_scale fc2_scale",
             "fc_scale_blkn fc_scale_blkk block_size_M",
             "asm",
             None,
@@ -205,8 +207,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "paged-reduce": _entry(
             "aiter.ops.attention:pa_reduce_v1",
-            "partial_output partial_lse reduce_indptr reduce_final_map reduce_partial_map max_seqlen_q final_output "
-            "final_lse",
+            "partial_output partial_lse reduce_indptr reduce_final_map reduce_partial_map "
+            "max_seqlen_q final_output final_lse",
             "",
             "hip",
             "kn_mla_reduce_v1",
@@ -290,7 +292,8 @@ def baseline(
 
 @dataclass(frozen=True)
 class Observation:
-    """What one untimed launch ran: kernel symbols in order, and the lines AITER logged (tuned configuration)."""
+    """What one untimed launch ran: kernel symbols in order, and the lines AITER logged (tuned
+    configuration)."""
 
     symbols: tuple[str, ...]
     log: tuple[str, ...]
@@ -334,8 +337,7 @@ def observe(launch: Launch) -> Observation:
         names = [
             event.name
             for event in seen.events()
-            if event.device_type == torch.autograd.DeviceType.CUDA
-            and not event.name.startswith(("Mem", "hip", "cuda"))
+            if event.device_type.name == "CUDA" and not event.name.startswith(("Mem", "hip", "cuda"))
         ]
         return Observation(tuple(names), tuple(lines.lines))
     finally:
@@ -343,7 +345,8 @@ def observe(launch: Launch) -> Observation:
 
 
 def agreed(expects: str | None, seen: Observation) -> str | None:
-    """None where a symbol matches `expects` (or any will do), else why the run is NOT_COMPARABLE, in one line."""
+    """None where a symbol matches `expects` (or any will do), else why the run is NOT_COMPARABLE, in one
+    line."""
     if expects is None or any(re.search(expects, symbol) for symbol in seen.symbols):
         return None
     ran = ", ".join(seen.symbols) or "no kernel"

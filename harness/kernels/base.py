@@ -1,7 +1,7 @@
 """What a kernel file gives: the words shared by `harness/kernels/<id>.py`.
 
-Knows dimensions, bytes, tolerances and regions. Must not know torch, FlyDSL, statistics or bundles: the record
-tier imports it on machines that have none of them.
+Knows dimensions, bytes, tolerances and regions. Must not know torch, FlyDSL, statistics or bundles: the
+record tier imports it on machines that have none of them.
 
 A kernel file has these names at module level (`KernelModule`):
 
@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-
 from typing import Any, Protocol
 
 from harness.errors import HarnessError
@@ -46,6 +45,7 @@ __all__ = [
     "Traffic",
     "ceil_div",
     "fill",
+    "fixed",
     "integer",
     "need",
 ]
@@ -60,7 +60,8 @@ Launch = Callable[[], None]
 """One launch on the stream that it was built for; returns before the kernel has ended."""
 
 LAYER = "4703ba3b7150bb142b43c34c71ab49960ec93a15"
-"""The FlyDSL Python layer that gives all 22 captured listings (found by compiling; see bundles' provenance)."""
+"""The FlyDSL Python layer that gives all 22 captured listings (found by compiling; see bundles'
+provenance)."""
 
 BYTES: Mapping[str, float] = {
     "f32": 4,
@@ -108,9 +109,8 @@ class Traffic:
 class Tolerance:
     """An output passes where |output - reference| <= atol + rtol * |reference|, element by element.
 
-    `reason` says where the numbers come from. `exact` names outputs that must be equal (indices), `special` gives
-    outputs with an (atol, rtol) of their own. Equal infinities pass; NaN never does.
-    """
+    `reason` says where the numbers come from. `exact` names outputs that must be equal (indices), `special`
+    gives outputs with an (atol, rtol) of their own. Equal infinities pass; NaN never does."""
 
     atol: float
     rtol: float
@@ -142,12 +142,11 @@ class Check:
 class Baseline:
     """One implementation that a subject is compared with.
 
-    `role` is "claim" (the study's own baseline) or "other" (a strong alternative, judged apart).
-    `requires` is "torch", "aiter" or "flydsl". `expects` is a regular expression that a kernel symbol seen at run
-    time must match for the comparison to be the claimed one, None where any kernel will do. `build(dims, tensors)`
-    returns the launch; it may raise HarnessError. `entry_point` is `module:function`.
-    `outputs` maps an output of the subject to the tensor that this one writes instead (same shape and meaning).
-    """
+    `role` is "claim" (the study's own baseline) or "other" (a strong alternative, judged apart). `requires`
+    is "torch", "aiter" or "flydsl". `expects` is a regular expression that a kernel symbol seen at run time
+    must match for the comparison to be the claimed one, None where any kernel will do. `build(dims, tensors)`
+    returns the launch; it may raise HarnessError. `entry_point` is `module:function`. `outputs` maps an
+    output of the subject to the tensor that this one writes instead (same shape and meaning)."""
 
     id: str
     role: str
@@ -163,7 +162,8 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Capture:
-    """One captured listing: its path below the study's `examples/`, the workload that gives it, and its symbol.
+    """One captured listing: its path below the study's `examples/`, the workload that gives it, and its
+    symbol.
 
     `source` is the FlyDSL commit of the kernel's source where it is not the bundle's.
     """
@@ -200,8 +200,19 @@ def ceil_div(value: int, by: int) -> int:
     return -(-value // by)
 
 
+def fixed(dims: Dims, values: Dims) -> None:
+    """HarnessError where `dims` names one of `values` with another value: the kernel knows only that one."""
+    for name, only in values.items():
+        if dims.get(name, only) not in (only, None):
+            raise HarnessError(
+                f"dimension {name}: must be {only} for this kernel (got {dims[name]!r})",
+                remedy="choose a shape that the kernel supports; docs/kernels.md lists the workloads",
+            )
+
+
 def fill(defaults: Dims, dims: Dims) -> dict[str, Any]:
-    """`dims` over `defaults`. A dimension that is None (unsaid) takes the default; names unknown here are kept out.
+    """`dims` over `defaults`. A dimension that is None (unsaid) takes the default; names unknown here are
+    kept out.
 
     Raises HarnessError where a named dimension has a type other than its default's.
     """

@@ -1,4 +1,5 @@
-"""fp8 matrix product with scales a block: a [M, K] scaled per 1x128, b [N, K] per 128x128, preshuffled; c [M, N].
+"""fp8 matrix product with scales a block: a [M, K] scaled per 1x128, b [N, K] per 128x128, preshuffled; c [M,
+N].
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -57,7 +58,8 @@ BLOCK = 128
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
-    """All dimensions of one launch. Where a large M comes without tiles, upstream's own selection is taken."""
+    """All dimensions of one launch. Where a large M comes without tiles, upstream's own selection is
+    taken."""
     given = dict(dims)
     if (given.get("M") or 0) > 128 and "tile_m" not in given:
         given.update(tile_m=64, tile_n=128, tile_k=128)
@@ -88,7 +90,7 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """Operands, b again (plain and preshuffled), float32 draws, c and a baseline's c."""
     d = resolve(dims)
-    return traffic(dims).bytes + d["N"] * d["K"] + 4 * (d["M"] + d["N"]) * d["K"] + 2 * d["M"] * d["N"]
+    return int(traffic(dims).bytes + d["N"] * d["K"] + 4 * (d["M"] + d["N"]) * d["K"] + 2 * d["M"] * d["N"])
 
 
 def small(dims: Dims) -> dict[str, Any]:
@@ -166,7 +168,8 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: AITER's CK product of the same layout. Another: torch, dequantised outside, one 16-bit product."""
+    """The claim's: AITER's CK product of the same layout. Another: torch, dequantised outside, one 16-bit
+    product."""
 
     def of_torch(dims: Dims, tensors: Tensors) -> Launch:
         import torch

@@ -50,7 +50,8 @@ UNKNOWN = ("registers and stall class of the scoreboard come from a capture that
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
-    """All dimensions of one launch. HarnessError where the kernel cannot run them (S in tiles of 128, D of 32)."""
+    """All dimensions of one launch. HarnessError where the kernel cannot run them (S in tiles of 128, D of
+    32)."""
     out = fill(DEFAULTS, dims)
     integer(out, "B")
     integer(out, "H")
@@ -61,7 +62,8 @@ def resolve(dims: Dims) -> dict[str, Any]:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """q, k, v in, o out; two products of S by S by D a head, halved for the causal mask (the study's convention)."""
+    """q, k, v in, o out; two products of S by S by D a head, halved for the causal mask (the study's
+    convention)."""
     d = resolve(dims)
     b, s, h, depth = d["B"], d["S"], d["H"], d["D"]
     flops = 4 * b * h * s * s * depth // (2 if d["causal"] else 1)
@@ -74,12 +76,14 @@ def traffic(dims: Dims) -> Traffic:
 
 
 def memory_bytes(dims: Dims) -> int:
-    """q, k, v, o and a baseline's o; torch's own operators would hold S*S scores a head, which is not counted."""
+    """q, k, v, o and a baseline's o; torch's own operators would hold S*S scores a head, which is not
+    counted."""
     return traffic(dims).bytes * 5 // 4
 
 
 def small(dims: Dims) -> dict[str, Any]:
-    """One tile of rows: the ISA does not depend on B and S below B*S = 4096 for H >= 32, and not at all below."""
+    """One tile of rows: the ISA does not depend on B and S below B*S = 4096 for H >= 32, and not at all
+    below."""
     d = resolve(dims)
     return d if d["H"] >= 32 and d["B"] * d["S"] >= 4096 else {**d, "B": 1, "S": 128}
 
@@ -128,8 +132,8 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """Probabilities are rounded to the input's dtype before the second product: their errors, half an ulp each of
-    weights that sum to 1, times |v| <= 1, are allowed absolutely; one rounding of o relatively."""
+    """Probabilities are rounded to the input's dtype before the second product: their errors, half an ulp
+    each of weights that sum to 1, times |v| <= 1, are allowed absolutely; one rounding of o relatively."""
     kind = resolve(dims)["dtype"]
     one = inputs.rounded(kind)
     return Tolerance(2 * one.rtol, 2 * one.rtol, f"weights and output rounded to {kind}; |v| <= 1")

@@ -1,4 +1,5 @@
-"""fp8 matrix product with row scales, four waves a workgroup: c = (a @ b.T) * scale_a * scale_b; c [M, N] bf16.
+"""fp8 matrix product with row scales, four waves a workgroup: c = (a @ b.T) * scale_a * scale_b; c [M, N]
+bf16.
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -48,7 +49,7 @@ WORKLOADS = MappingProxyType(
 CAPTURES: tuple[Capture, ...] = ()
 REGION = Region(
     inside=(
-        "host dispatch of one launch, with the DLPack conversion of three tensors in upstream's test",
+        "host dispatch of one launch (upstream's test converts three tensors by DLPack at each)",
         "the kernel",
     ),
     outside=("building and JIT", "quantisation", "allocation"),
@@ -60,7 +61,8 @@ UNKNOWN = (
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
-    """All dimensions of one launch. `dlpack` names three arguments' form: upstream's test gives them as DLPack."""
+    """All dimensions of one launch. `dlpack` names three arguments' form: upstream's test gives them as
+    DLPack."""
     out = fill(DEFAULTS, dims)
     integer(out, "M")
     integer(out, "N", multiple_of=16)
@@ -81,11 +83,12 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """Operands, b again (plain and preshuffled), float32 draws, c and a baseline's c."""
     d = resolve(dims)
-    return traffic(dims).bytes + d["N"] * d["K"] + 4 * (d["M"] + d["N"]) * d["K"] + 2 * d["M"] * d["N"]
+    return int(traffic(dims).bytes + d["N"] * d["K"] + 4 * (d["M"] + d["N"]) * d["K"] + 2 * d["M"] * d["N"])
 
 
 def small(dims: Dims) -> dict[str, Any]:
-    """One tile of c; the ISA's dependence on M and N has not been tested against a capture (there is none)."""
+    """One tile of c; the ISA's dependence on M and N has not been tested against a capture (there is
+    none)."""
     d = resolve(dims)
     return {**d, "M": d["tile_m"], "N": d["tile_n"]}
 
@@ -110,7 +113,8 @@ def outputs(tensors: Tensors) -> Tensors:
 
 
 def arguments(d: Dims, tensors: Tensors, stream: Any) -> tuple[Any, Any]:
-    """(launcher, its arguments): also for the claim that `flyc.compile` of exactly these fails on some layers."""
+    """(launcher, its arguments): also for the claim that `flyc.compile` of exactly these fails on some
+    layers."""
     module = f"kernels.fp8_gemm_{d['waves']}wave"
     source = stubs.upstream(module)
     chosen: dict[str, Any] = {
@@ -155,7 +159,8 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """No claim has one at this commit; torch._scaled_mm is what upstream's test compares, AITER's CK another."""
+    """No claim has one at this commit; torch._scaled_mm is what upstream's test compares, AITER's CK
+    another."""
 
     def of_torch(dims: Dims, tensors: Tensors) -> Launch:
         import torch

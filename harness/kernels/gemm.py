@@ -1,4 +1,5 @@
-"""What the matrix products share: scaled fp8 operands, references, tolerances. c = a @ b.T; a [M, K], b [N, K].
+"""What the matrix products share: scaled fp8 operands, references, tolerances. c = a @ b.T; a [M, K], b [N,
+K].
 
 Knows torch (imported when used) and nothing of any one kernel.
 """
@@ -72,7 +73,7 @@ def rowscaled(tensors: Tensors) -> Any:
 
 
 def tolerance(depth: int, out_dtype: str, *, bound: float = 1.0, roundings: int = 1) -> Tolerance:
-    """c sums `depth` products below `bound` in float32 and rounds once: what cancels errs by at most depth * bound
-    * 2^-24 in the worst order; four times that leaves room for scales applied in float32."""
+    """c sums `depth` products below `bound` in float32 and rounds once: what cancels errs by at most depth *
+    bound * 2^-24 in the worst order; four times that leaves room for scales applied in float32."""
     base = inputs.rounded(out_dtype, terms=depth, roundings=roundings)
     return Tolerance(depth * bound * 2.0**-22, base.rtol, f"{base.reason}; the sum may cancel")

@@ -1,4 +1,5 @@
-"""16-bit matrix product split over K: c = a @ b.T; a [M, K], b [N, K], c [M, N]; partial sums meet by atomics.
+"""16-bit matrix product split over K: c = a @ b.T; a [M, K], b [N, K], c [M, N]; partial sums meet by
+atomics.
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -20,6 +21,7 @@ from harness.kernels.base import (
     Traffic,
     ceil_div,
     fill,
+    fixed,
     integer,
     need,
 )
@@ -58,6 +60,7 @@ SEMAPHORES = 256
 
 def resolve(dims: Dims) -> dict[str, Any]:
     """All dimensions of one launch. HarnessError where the kernel cannot run them."""
+    fixed(dims, {"stages": 2})
     out = fill(DEFAULTS, dims)
     integer(out, "M")
     integer(out, "N", multiple_of=out["tile_n"])
@@ -77,7 +80,7 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """a, b, c, float32 draws of a and b, and a baseline's c."""
     d = resolve(dims)
-    return traffic(dims).bytes + 4 * (d["M"] + d["N"]) * d["K"] + 2 * d["M"] * d["N"]
+    return int(traffic(dims).bytes + 4 * (d["M"] + d["N"]) * d["K"] + 2 * d["M"] * d["N"])
 
 
 def small(dims: Dims) -> dict[str, Any]:
@@ -137,8 +140,9 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """SPLIT_K partial sums are rounded and added in the output's dtype, in any order: each addition rounds a running
-    sum of standard deviation below sqrt(K)/3, and six standard deviations of SPLIT_K such roundings are allowed."""
+    """SPLIT_K partial sums are rounded and added in the output's dtype, in any order: each addition rounds a
+    running sum of standard deviation below sqrt(K)/3, and six standard deviations of SPLIT_K such roundings
+    are allowed."""
     d = resolve(dims)
     one = inputs.rounded(d["dtype"])
     spread = d["K"] ** 0.5 / 3
@@ -149,7 +153,8 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: torch.mm into a new tensor, as upstream's test times it. Another: AITER's tuned dispatcher."""
+    """The claim's: torch.mm into a new tensor, as upstream's test times it. Another: AITER's tuned
+    dispatcher."""
 
     def of_torch(dims: Dims, tensors: Tensors) -> Launch:
         import torch

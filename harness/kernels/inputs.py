@@ -2,9 +2,8 @@
 
 Knows torch (imported when used) and nothing of any one kernel.
 
-Values are drawn on the CPU with one generator a tensor name, so that a CPU and a GPU see the same bits and one
-tensor's shape never moves another's values.
-"""
+Values are drawn on the CPU with one generator a tensor name, so that a CPU and a GPU see the same bits and
+one tensor's shape never moves another's values."""
 
 from __future__ import annotations
 
@@ -62,14 +61,16 @@ def dtype(name: str) -> Any:
 
 
 def _generator(name: str, seed: int) -> Any:
+    """One stream of numbers a (seed, name). torch's CPU generator takes the low 32 bits of a seed and no
+    more."""
     import torch
 
-    return torch.Generator().manual_seed((seed << 32) ^ zlib.crc32(name.encode()))
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
 
 
 def _spread(drawn: Any, shape: tuple[int, ...], device: str, kind: Any) -> Any:
-    """`drawn` (1-D, f32, CPU) repeated to `shape`, on `device`. The repeat is coprime with powers of two, so no two
-    rows of a power-of-two width are alike."""
+    """`drawn` (1-D, f32, CPU) repeated to `shape`, on `device`. The repeat is coprime with powers of two, so
+    no two rows of a power-of-two width are alike."""
     count = 1
     for size in shape:
         count *= size
@@ -169,7 +170,7 @@ def known(dims: Dims, name: str, allowed: tuple[Any, ...]) -> None:
     """HarnessError unless dimension `name` is one of `allowed`."""
     if dims[name] not in allowed:
         raise HarnessError(
-            f"dimension {name}: must be one of {', '.join(map(str, allowed))} for this kernel (got {dims[name]!r})",
+            f"dimension {name}: must be one of {', '.join(map(str, allowed))} here (got {dims[name]!r})",
             remedy="choose a shape that the kernel supports; docs/kernels.md lists the workloads",
         )
 
@@ -183,9 +184,9 @@ _HALF_ULP: Mapping[str, float] = MappingProxyType(
 def rounded(kind: str, *, terms: int = 1, atol: float = 0.0, roundings: int = 1, why: str = "") -> Tolerance:
     """Error allowed to `roundings` roundings to `kind` after float32 arithmetic over `terms` summands.
 
-    A float32 sum of n terms errs by at most about n * 2^-24 relative to the sum of magnitudes; in tree order and
-    with random signs by far less, so sqrt(n) * 2^-22 is given, which leaves room for a fast exp2 or reciprocal (2 ulp).
-    """
+    A float32 sum of n terms errs by at most about n * 2^-24 relative to the sum of magnitudes; in tree order
+    and with random signs by far less, so sqrt(n) * 2^-22 is given, which leaves room for a fast exp2 or
+    reciprocal (2 ulp)."""
     rtol = roundings * _HALF_ULP[kind] * (1 + 2.0**-6) + terms**0.5 * 2.0**-22
     reason = f"{roundings} rounding(s) to {kind}, and float32 arithmetic over {terms} terms"
     return Tolerance(atol, rtol, reason + (f"; {why}" if why else ""))
@@ -213,7 +214,8 @@ def torch_baseline(
 
 
 def quantise_rows(values: Any, kind: str = "fp8") -> tuple[Any, Any]:
-    """(q, scale): each row of `values` [R, K] f32 over its scale [R, 1] f32, amax / 448 for fp8 and / 127 for int8."""
+    """(q, scale): each row of `values` [R, K] f32 over its scale [R, 1] f32, amax / 448 for fp8 and / 127 for
+    int8."""
     import torch
 
     top = {"fp8": 448.0, "int8": 127.0}[kind]
@@ -224,11 +226,11 @@ def quantise_rows(values: Any, kind: str = "fp8") -> tuple[Any, Any]:
 
 
 def shuffle_weight(weight: Any, rows: int = 16, lane_bytes: int = 16) -> Any:
-    """A weight [..., N, K] in the preshuffled layout that CDNA matrix kernels read: blocks of `rows` N by 2 lanes K.
+    """A weight [..., N, K] in the preshuffled layout that CDNA matrix kernels read: blocks of `rows` N by 2
+    lanes K.
 
-    The K of one block is 2 * `lane_bytes` bytes. Within a block the order is (K half, N, K within the lane), so that
-    one lane's bytes for its row lie together (AITER's and FlyDSL's layout (16, 16)).
-    """
+    The K of one block is 2 * `lane_bytes` bytes. Within a block the order is (K half, N, K within the lane),
+    so that one lane's bytes for its row lie together (AITER's and FlyDSL's layout (16, 16))."""
     lane = lane_bytes // weight.element_size()
     *batch, count, depth = weight.shape
     if count % rows or depth % (2 * lane):

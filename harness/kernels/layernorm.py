@@ -1,4 +1,5 @@
-"""Layer normalisation: y = (x - mean) / sqrt(var + 1e-5) * gamma + beta along N; x, y [M, N], gamma, beta [N].
+"""Layer normalisation: y = (x - mean) / sqrt(var + 1e-5) * gamma + beta along N; x, y [M, N], gamma, beta
+[N].
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -37,7 +38,7 @@ REGION = Region(
     outside=("building and JIT", "allocation of x, gamma, beta and y"),
 )
 UNKNOWN = (
-    "M of the timed row: the report says 32768, which no memory could serve in that time; the recipe says 256",
+    "M of the timed row: the report says 32768, too much for any memory in that time; the recipe says 256",
 )
 EPS = 1e-5
 
@@ -106,7 +107,8 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """One rounding; y may cancel against beta, so the rounding errors of |y| <= 8 in float32 are allowed absolutely."""
+    """One rounding; y may cancel against beta, so the rounding errors of |y| <= 8 in float32 are allowed
+    absolutely."""
     d = resolve(dims)
     return inputs.rounded(d["dtype"], terms=d["N"], atol=2e-5, why="gamma*norm may cancel beta")
 

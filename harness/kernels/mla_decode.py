@@ -1,4 +1,5 @@
-"""Latent attention, decode, fp8: 128 heads share one key of 576, whose first 512 are the value; partial outputs and their log sums.
+"""Latent attention, decode, fp8: 128 heads share one key of 576, whose first 512 are the value; partial
+outputs and their log sums.
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -10,7 +11,6 @@ from typing import Any
 
 from harness.kernels import aiter, inputs, stubs
 from harness.kernels.base import (
-    BYTES,
     Baseline,
     Capture,
     Dims,
@@ -21,6 +21,7 @@ from harness.kernels.base import (
     Traffic,
     ceil_div,
     fill,
+    fixed,
     integer,
     need,
 )
@@ -41,7 +42,7 @@ REGION = Region(
     outside=("building and JIT", "planning", "the reduction to bf16", "allocation"),
 )
 UNKNOWN = (
-    "how AITER's planner split the 64 tokens of the timed row; here one sequence is one piece unless `splits` says more",
+    "how AITER's planner split the 64 tokens of the timed row; here one sequence is one piece by default",
     "the captured waves held no decode work: all of them left at the loop bound",
 )
 QK, V = 576, 512
@@ -51,6 +52,7 @@ LDS_BYTES = 163840
 
 def resolve(dims: Dims) -> dict[str, Any]:
     """All dimensions of one launch. The kernel has 128 heads, one query a sequence, pages of one token."""
+    fixed(dims, {"nhead_kv": 1, "qk_head_dim": QK, "kv_lora_rank": V, "rope_dim": QK - V, "v_head_dim": V})
     out = fill(DEFAULTS, dims)
     for name in ("B", "ctx_len", "splits", "workers"):
         integer(out, name)
@@ -62,7 +64,8 @@ def resolve(dims: Dims) -> dict[str, Any]:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """Every sequence's keys once, q in, bf16 output (the reduced one, as upstream's test counts); 2 a multiply-add."""
+    """Every sequence's keys once, q in, bf16 output (the reduced one, as upstream's test counts); 2 a
+    multiply-add."""
     d = resolve(dims)
     tokens, rows = d["B"] * d["ctx_len"], d["B"] * d["nhead"]
     return Traffic(
@@ -76,7 +79,7 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """Keys, q, and f32 partial outputs twice (subject's and baseline's)."""
     d = resolve(dims)
-    return traffic(dims).bytes + 2 * 4 * d["B"] * d["splits"] * d["nhead"] * (V + 1)
+    return int(traffic(dims).bytes + 2 * 4 * d["B"] * d["splits"] * d["nhead"] * (V + 1))
 
 
 def small(dims: Dims) -> dict[str, Any]:
@@ -85,7 +88,8 @@ def small(dims: Dims) -> dict[str, Any]:
 
 
 def pieces(d: Dims) -> list[tuple[int, int, int]]:
-    """(sequence, first token, end) of each piece of work, tokens counted over all sequences; pieces of whole 16s."""
+    """(sequence, first token, end) of each piece of work, tokens counted over all sequences; pieces of whole
+    16s."""
     a_piece = ceil_div(ceil_div(d["ctx_len"], d["splits"]), 16) * 16
     return [
         (
@@ -99,11 +103,11 @@ def pieces(d: Dims) -> list[tuple[int, int, int]]:
 
 
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
-    """q and keys standard normal as fp8, unscaled; pages in a drawn order; work dealt to the workers one by one.
+    """q and keys standard normal as fp8, unscaled; pages in a drawn order; work dealt to the workers one by
+    one.
 
-    work_info [pieces, 8] i32: sequence, place of the partial output, first and end query, first and end token, and two
-    zeros; work_indptr [workers + 1]: each worker's range of pieces.
-    """
+    work_info [pieces, 8] i32: sequence, place of the partial output, first and end query, first and end
+    token, and two zeros; work_indptr [workers + 1]: each worker's range of pieces."""
     import torch
 
     d = resolve(dims)
@@ -133,7 +137,8 @@ def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
 
 
 def outputs(tensors: Tensors) -> Tensors:
-    """What stage 1 writes: one normalised output and one log sum a piece and head. `out` is the reduction's."""
+    """What stage 1 writes: one normalised output and one log sum a piece and head. `out` is the
+    reduction's."""
     return {"partial": tensors["partial"], "lse": tensors["lse"]}
 
 
@@ -159,7 +164,8 @@ def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
 
 
 def reference(dims: Dims, tensors: Tensors) -> Tensors:
-    """float64: for each piece and head, softmax(q k^T / sqrt(576)) v over the piece, and the log of its sum."""
+    """float64: for each piece and head, softmax(q k^T / sqrt(576)) v over the piece, and the log of its
+    sum."""
     import torch
 
     d = resolve(dims)
@@ -175,8 +181,9 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """Weights are rounded to fp8 before the second product: each by at most 2^-4 of itself, so an output by at most
-    2^-4 of the weighted mean of |v|, which for normal v stays below 1.2. The log sum is float32 with a fast log2."""
+    """Weights are rounded to fp8 before the second product: each by at most 2^-4 of itself, so an output by
+    at most 2^-4 of the weighted mean of |v|, which for normal v stays below 1.2. The log sum is float32 with
+    a fast log2."""
     return Tolerance(
         1.2 * 2.0**-4,
         2.0**-7,
@@ -186,7 +193,8 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: AITER's HipKittens stage 1 on the same plan. Another: torch over whole sequences, in bf16."""
+    """The claim's: AITER's HipKittens stage 1 on the same plan. Another: torch over whole sequences, in
+    bf16."""
 
     def of_aiter(dims: Dims, tensors: Tensors) -> Launch:
         import torch

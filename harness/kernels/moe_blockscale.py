@@ -1,4 +1,5 @@
-"""Expert layer, fp8 with scales a block of 128: stage 1 h = silu(x W1g^T) * (x W1u^T), stage 2 y = sum_k w_k (a2 W2^T).
+"""Expert layer, fp8 with scales a block of 128: stage 1 h = silu(x W1g^T) * (x W1u^T), stage 2 y = sum_k w_k
+(a2 W2^T).
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from harness.kernels import aiter, inputs, stubs, routing
+from harness.kernels import aiter, inputs, routing, stubs
 from harness.kernels.base import (
     BYTES,
     Baseline,
@@ -66,7 +67,7 @@ REGION = Region(
 )
 UNKNOWN = (
     "the token count of the timed row: the recipe says 16, the report stands beside 256",
-    "whether the published baseline is both CK stages (the sum fits) or stage 1 alone (as the report names it)",
+    "whether the published baseline is both CK stages (the sum fits) or stage 1 alone (the report's words)",
 )
 BLOCK = 128
 CK_BLOCK = 32
@@ -93,7 +94,8 @@ def resolve(dims: Dims) -> dict[str, Any]:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """Every expert's weights and block scales once, activations and theirs in, results out; 2 a multiply-add."""
+    """Every expert's weights and block scales once, activations and theirs in, results out; 2 a
+    multiply-add."""
     d = resolve(dims)
     t, k, m, i = d["tokens"], d["topk"], d["model_dim"], d["inter_dim"]
     rows, size = t * k, BYTES[d["out_dtype"]]
@@ -108,8 +110,14 @@ def traffic(dims: Dims) -> Traffic:
         + active * (i * m + 4 * (i // BLOCK) * (m // BLOCK))
         + int(t * m * size)
     )
-    text_one = "tokens*model_dim*(1 + 4/128) + experts*2*inter_dim*model_dim*(1 + 4/128^2) + tokens*topk*inter_dim*sizeof(out)"
-    text_two = "tokens*topk*(inter_dim*(1 + 4/128) + 4) + experts*inter_dim*model_dim*(1 + 4/128^2) + tokens*model_dim*sizeof(out)"
+    text_one = (
+        "tokens*model_dim*(1 + 4/128) + experts*2*inter_dim*model_dim*(1 + 4/128^2) "
+        "+ tokens*topk*inter_dim*sizeof(out)"
+    )
+    text_two = (
+        "tokens*topk*(inter_dim*(1 + 4/128) + 4) + experts*inter_dim*model_dim*(1 + 4/128^2) "
+        "+ tokens*model_dim*sizeof(out)"
+    )
     if d["stage"] == "1":
         return Traffic(one, 4 * rows * i * m, text_one, "2*tokens*topk*(2*inter_dim)*model_dim")
     if d["stage"] == "2":
@@ -122,7 +130,7 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """Both stages' weights plain and preshuffled, and all activations twice."""
     d = resolve(dims)
-    return (
+    return int(
         2 * 3 * d["experts"] * d["model_dim"] * d["inter_dim"] + 4 * traffic({**dims, "stage": "both"}).bytes
     )
 
@@ -133,15 +141,16 @@ def small(dims: Dims) -> dict[str, Any]:
 
 
 def _blocked(name: str, rows: int, depth: int, device: str, seed: int) -> tuple[Any, Any]:
-    """fp8 activations [rows, depth] and scales [depth/128, rows] f32 (the transposed form that the kernels read)."""
+    """fp8 activations [rows, depth] and scales [depth/128, rows] f32 (the transposed form that the kernels
+    read)."""
     drawn = inputs.normal(name, (rows * depth // BLOCK, BLOCK), "f32", device=device, seed=seed)
     q, scale = inputs.quantise_rows(drawn)
     return q.view(rows, depth), scale.view(rows, depth // BLOCK).T.contiguous()
 
 
 def _weight(name: str, d: Dims, rows: int, depth: int, device: str, seed: int) -> tuple[Any, Any]:
-    """fp8 weights [experts, rows, depth] in full range, and scales [experts, rows/128, depth/128] f32 drawn so that a
-    product has deviation about 1."""
+    """fp8 weights [experts, rows, depth] in full range, and scales [experts, rows/128, depth/128] f32 drawn
+    so that a product has deviation about 1."""
     e = d["experts"]
     weight, _ = routing.expert_rows(name, e, rows, depth, device=device, seed=seed, scale=1.0)
     # 448 is about four deviations of a row: the weight's own deviation is then 112 of fp8's units
@@ -154,8 +163,8 @@ def _weight(name: str, d: Dims, rows: int, depth: int, device: str, seed: int) -
 
 
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
-    """Activations normal, quantised a block of 128; weights fp8 with drawn block scales; stage 2's input is drawn,
-    not stage 1's output. `h` is poisoned, `y` zero: stage 2 adds into it."""
+    """Activations normal, quantised a block of 128; weights fp8 with drawn block scales; stage 2's input is
+    drawn, not stage 1's output. `h` is poisoned, `y` zero: stage 2 adds into it."""
     import torch
 
     d = resolve(dims)
@@ -219,7 +228,8 @@ def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
 
 
 def _dequantised(t: Tensors, name: str, wide: Any) -> Any:
-    """Activations [rows, depth] or weights [experts, rows, depth] times their block scales, in dtype `wide`."""
+    """Activations [rows, depth] or weights [experts, rows, depth] times their block scales, in dtype
+    `wide`."""
     scale = t[f"scale_{name}"].to(wide)
     if t[name].dim() == 2:
         return t[name].to(wide) * scale.T.repeat_interleave(BLOCK, dim=1)
@@ -246,15 +256,16 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """Every product has deviation about 1 by construction and stays below 8; topk results are rounded and added in
-    the output's dtype."""
+    """Every product has deviation about 1 by construction and stays below 8; topk results are rounded and
+    added in the output's dtype."""
     d = resolve(dims)
     one = inputs.rounded(d["out_dtype"], terms=d["model_dim"], roundings=2)
     return Tolerance(8 * d["topk"] * one.rtol, one.rtol, f"{one.reason}; results below 8 may cancel")
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: AITER's CK stages. Another: AITER's fused assembly kernel of both stages."""
+    """The claim's: AITER's CK stages. Others: AITER's fused assembly kernel of both stages; torch, one
+    dequantised 16-bit product an expert."""
     stage = resolve(dims)["stage"]
 
     def sorted_for_ck(d: Dims, t: Tensors) -> Tensors:
@@ -271,17 +282,18 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
             name = "h" if number == 1 else "y"
             t[f"{name}_ck"] = out = torch.zeros_like(t[name])
             fp8 = inputs.dtype("fp8")
-            w1 = (
+            w1: Any = (
                 t["w1_shuffled"]
                 if "w1_shuffled" in t
                 else torch.empty(e, 2 * i, m, dtype=fp8, device=t["a2"].device)
             )
-            w2 = (
+            w2: Any = (
                 t["w2_shuffled"]
                 if "w2_shuffled" in t
                 else torch.empty(e, m, i, dtype=fp8, device=t["x"].device)
             )
-            w1.is_shuffled = w2.is_shuffled = True
+            for weight in (w1, w2):
+                weight.is_shuffled = True  # AITER asks the tensor itself
             sorting = (s["sorted_ids"], s["sorted_experts"], s["num_valid"], out, d["topk"])
             named = {
                 "block_m": CK_BLOCK,
@@ -335,6 +347,18 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
 
         return launch
 
+    def of_torch(dims: Dims, tensors: Tensors) -> Launch:
+        import torch
+
+        d, t = resolve(dims), tensors
+        kind = inputs.dtype(d["out_dtype"])
+        held = {
+            name: _dequantised(t, name, torch.float32).to(kind)
+            for name in ("x", "w1", "a2", "w2")
+            if name in t
+        }
+        return routing.torch_experts(held, t)
+
     written = {"1": {"h": "h_ck"}, "2": {"y": "y_ck"}}.get(stage, {"h": "h_ck", "y": "y_ck"})
     builder = {"1": ck(1), "2": ck(2)}.get(stage, of_both)
     name = "ck-moe-stage2" if stage == "2" else "ck-moe-stage1"
@@ -350,4 +374,7 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
         outside=outside,
         note="quantises between the stages, so its output is not the reference's",
     )
-    return (claimed, fused) if stage == "both" else (claimed,)
+    plain = inputs.torch_baseline(
+        "torch-experts", "other", "torch:mm+silu", of_torch, {}, outside=("dequantisation to 16 bits",)
+    )
+    return (claimed, fused, plain) if stage == "both" else (claimed, plain)

@@ -1,4 +1,5 @@
-"""Two products of an expert layer, fp8: stage 1 h = silu(x W1g^T) * (x W1u^T), stage 2 y = sum_k w_k (a2 W2^T).
+"""Two products of an expert layer, fp8: stage 1 h = silu(x W1g^T) * (x W1u^T), stage 2 y = sum_k w_k (a2
+W2^T).
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from harness.kernels import aiter, inputs, stubs, routing
+from harness.kernels import aiter, inputs, routing, stubs
 from harness.kernels.base import (
     BYTES,
     Baseline,
@@ -20,6 +21,7 @@ from harness.kernels.base import (
     Tolerance,
     Traffic,
     fill,
+    fixed,
     integer,
     need,
 )
@@ -55,7 +57,8 @@ CAPTURES = (
 REGION = Region(
     inside=(
         "host dispatch",
-        "the kernel of one stage; stage 2 by reduction: also the allocation of the intermediate and the second kernel",
+        "the kernel of one stage",
+        "stage 2 by reduction: also the allocation of the intermediate, and the second kernel",
     ),
     outside=(
         "building and JIT",
@@ -75,6 +78,7 @@ def resolve(dims: Dims) -> dict[str, Any]:
     given = dict(dims)
     if isinstance(given.get("stage"), int):
         given["stage"] = str(given["stage"])
+    fixed(dims, {"activation": "silu", "quant": "per_Token"})
     out = fill(DEFAULTS, given)
     inputs.known(out, "stage", ("1", "2-atomic", "2-reduce", "both"))
     inputs.known(out, "in_dtype", ("fp8",))
@@ -100,7 +104,8 @@ def _weights(d: Dims) -> tuple[int, int]:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """Every expert's weights and scales once (tokens*topk >= experts), activations in, results out; 2 a multiply-add."""
+    """Every expert's weights and scales once (tokens*topk >= experts), activations in, results out; 2 a
+    multiply-add."""
     d = resolve(dims)
     rows, first, second = d["tokens"] * d["topk"], *_weights(d)
     active = min(d["experts"], rows)
@@ -127,7 +132,8 @@ def traffic(dims: Dims) -> Traffic:
 
 
 def memory_bytes(dims: Dims) -> int:
-    """Weights three times (plain, preshuffled, and the other stage's that a baseline's signature asks for), and activations twice."""
+    """Weights three times (plain, preshuffled, and the other stage's that a baseline's signature asks for),
+    and activations twice."""
     d = resolve(dims)
     first, second = _weights(d)
     return 2 * (first + second) + max(first, second) + 2 * traffic(dims).bytes
@@ -141,9 +147,8 @@ def small(dims: Dims) -> dict[str, Any]:
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
     """x normal, weights normal over sqrt(depth), so that every product has deviation 1; fp8 with row scales.
 
-    Stage 2's input `a2` is drawn too, not stage 1's output: the stages are checked one by one. `h` is poisoned, `y`
-    zero where stage 2 adds into it.
-    """
+    Stage 2's input `a2` is drawn too, not stage 1's output: the stages are checked one by one. `h` is
+    poisoned, `y` zero where stage 2 adds into it."""
     import torch
 
     d = resolve(dims)
@@ -294,8 +299,9 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """Every product has deviation 1 by construction and stays below 8; float32 sums of that depth err by about
-    sqrt(depth)*8*2^-24. topk results are rounded and added in the output's dtype (atomics) or in float32."""
+    """Every product has deviation 1 by construction and stays below 8; float32 sums of that depth err by
+    about sqrt(depth)*8*2^-24. topk results are rounded and added in the output's dtype (atomics) or in
+    float32."""
     d = resolve(dims)
     one = inputs.rounded(d["out_dtype"], terms=max(d["model_dim"], d["inter_dim"]), roundings=2)
     return Tolerance(8 * d["topk"] * one.rtol, one.rtol, f"{one.reason}; results below 8 may cancel")
@@ -315,17 +321,18 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
             out_name = "h" if number == 1 else "y"
             t[f"{out_name}_ck"] = torch.zeros_like(t[out_name])
             fp8 = inputs.dtype("fp8")
-            w1 = (
+            w1: Any = (
                 t["w1_shuffled"]
                 if "w1_shuffled" in t
                 else torch.empty(e, 2 * i, m, dtype=fp8, device=t["a2"].device)
             )
-            w2 = (
+            w2: Any = (
                 t["w2_shuffled"]
                 if "w2_shuffled" in t
                 else torch.empty(e, m, i, dtype=fp8, device=t["x"].device)
             )
-            w1.is_shuffled = w2.is_shuffled = True
+            for weight in (w1, w2):
+                weight.is_shuffled = True  # AITER asks the tensor itself
             sorting = (t["sorted_ids"], t["sorted_experts"], t["num_valid"], t[f"{out_name}_ck"], d["topk"])
             named = {
                 "block_m": d["tile_m"],
@@ -359,28 +366,12 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
 
         d, t = resolve(dims), tensors
         kind = inputs.dtype(d["out_dtype"])
-        ids = t["topk_ids"].long()
-        places = [torch.where(ids == expert) for expert in range(d["experts"])]
 
         def dequantised(name: str) -> Any:
             return (t[name].to(torch.float32) * t[f"scale_{name}"][..., None]).to(kind)
 
         held = {name: dequantised(name) for name in ("x", "w1", "a2", "w2") if name in t}
-
-        def launch() -> None:
-            if "x" in held:
-                t["h_torch"] = torch.zeros_like(t["h"])
-                for expert, (token, slot) in enumerate(places):
-                    gate, up = (held["x"][token] @ held["w1"][expert].T).chunk(2, dim=-1)
-                    t["h_torch"][token, slot] = torch.nn.functional.silu(gate) * up
-            if "a2" in held:
-                each = torch.zeros(d["tokens"], d["topk"], d["model_dim"], dtype=kind, device=t["a2"].device)
-                rows = held["a2"].view(d["tokens"], d["topk"], -1)
-                for expert, (token, slot) in enumerate(places):
-                    each[token, slot] = rows[token, slot] @ held["w2"][expert].T
-                t["y_torch"] = (each * t["topk_weights"][..., None].to(kind)).sum(dim=1)
-
-        return launch
+        return routing.torch_experts(held, t)
 
     written = {"1": {"h": "h_ck"}, "both": {"h": "h_ck", "y": "y_ck"}}.get(stage, {"y": "y_ck"})
     builder = {"1": ck(1), "both": of_both}.get(stage, ck(2))

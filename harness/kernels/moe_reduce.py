@@ -1,4 +1,5 @@
-"""Sum over the experts of each token: y[t, :] = sum_k x[t, k, :]; x [tokens, topk, model_dim], y [tokens, model_dim].
+"""Sum over the experts of each token: y[t, :] = sum_k x[t, k, :]; x [tokens, topk, model_dim], y [tokens,
+model_dim].
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """

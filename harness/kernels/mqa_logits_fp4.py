@@ -1,4 +1,5 @@
-"""Indexer logits in fp4: out[b, t] = sum_h relu(q[b, h] . k[b, t]) * w[b, h]; q and the paged k in fp4 with e8m0 scales.
+"""Indexer logits in fp4: out[b, t] = sum_h relu(q[b, h] . k[b, t]) * w[b, h]; q and the paged k in fp4 with
+e8m0 scales.
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -20,6 +21,7 @@ from harness.kernels.base import (
     Traffic,
     ceil_div,
     fill,
+    fixed,
     integer,
     need,
 )
@@ -42,7 +44,8 @@ WORKLOADS = MappingProxyType(
     {"captured-big": DEFAULTS, "captured-small": MappingProxyType({**DEFAULTS, "B": 4, "ctx_len": 8192})}
 )
 SOURCE = "9120078d35d7d232b3941ded5b76a1ca92329ef0"
-"""The FlyDSL commit whose kernel source gives the captured listings; the file is absent at the study's commit."""
+"""The FlyDSL commit whose kernel source gives the captured listings; the file is absent at the study's
+commit."""
 _ATT = "pa_mqa_logits_fp4/att_viewer"
 _SYMBOL = "pa_mqa_logits_fp4_kernel_0"
 CAPTURES = (
@@ -59,13 +62,16 @@ REGION = Region(
 )
 UNKNOWN = ("no baseline is published for this kernel; upstream's test has torch in bf16",)
 _TOKENS = {(32, 131072): 2145728, (4, 8192): 17280}
-"""Sum of the context lengths that upstream's test draws, by (B, ctx_len): so that no torch is needed to count."""
+"""Sum of the context lengths that upstream's test draws, by (B, ctx_len): so that no torch is needed to
+count."""
 _CODES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """e2m1 magnitudes by the low three bits of a code (OCP Microscaling Formats 1.0, section 5.3.3)."""
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
-    """All dimensions of one launch. `context` is every sequence's length; 0: drawn as upstream's test draws them."""
+    """All dimensions of one launch. `context` is every sequence's length; 0: drawn as upstream's test draws
+    them."""
+    fixed(dims, {"q_dtype": "fp4", "kv_dtype": "fp4"})
     out = fill(DEFAULTS, dims)
     integer(out, "B")
     integer(out, "kv_block_size", multiple_of=16)
@@ -81,7 +87,8 @@ def resolve(dims: Dims) -> dict[str, Any]:
 
 
 def lengths(d: Dims) -> list[int]:
-    """Context length of each sequence: uniform in a half to three halves of ctx_len / 2, whole cache blocks."""
+    """Context length of each sequence: uniform in a half to three halves of ctx_len / 2, whole cache
+    blocks."""
     if d["context"]:
         return [d["context"]] * d["B"]
     import torch
@@ -93,8 +100,8 @@ def lengths(d: Dims) -> list[int]:
 
 
 def schedule(d: Dims) -> tuple[int, list[list[int]]]:
-    """(chunks a workgroup at most, rows [sequence, first chunk, chunks, context length], one a workgroup): the fewest
-    chunks that keep the workgroups within `parallel_units`."""
+    """(chunks a workgroup at most, rows [sequence, first chunk, chunks, context length], one a workgroup):
+    the fewest chunks that keep the workgroups within `parallel_units`."""
     sizes = lengths(d)
     chunks = [ceil_div(length, d["block_k"]) for length in sizes]
     most = next(
@@ -116,8 +123,8 @@ def _tokens(d: Dims) -> int:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """Keys of every token in use and their scales once, q, weights, block table; one f32 a token out. Operations as
-    upstream's test counts them: a product, a relu, a weight and an addition a head."""
+    """Keys of every token in use and their scales once, q, weights, block table; one f32 a token out.
+    Operations as upstream's test counts them: a product, a relu, a weight and an addition a head."""
     d = resolve(dims)
     total, h, depth = _tokens(d), d["heads"], d["head_dim"]
     row = depth // 2 + depth // 32
@@ -134,22 +141,23 @@ def memory_bytes(dims: Dims) -> int:
     """The whole cache (all of ctx_len, in use or not), its scales, and out."""
     d = resolve(dims)
     places = d["B"] * d["ctx_len"]
-    return places * (d["head_dim"] // 2 + d["head_dim"] // 32 + 4) * 2
+    return int(places * (d["head_dim"] // 2 + d["head_dim"] // 32 + 4) * 2)
 
 
 def small(dims: Dims) -> dict[str, Any]:
-    """One sequence of two chunks: the ISA depends on ctx_len (the table's row length), not on B or the schedule."""
+    """One sequence of two chunks: the ISA depends on ctx_len (the table's row length), not on B or the
+    schedule."""
     d = resolve(dims)
     return {**d, "B": 1, "context": 2 * d["block_k"]}
 
 
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
-    """Every code and scale drawn as bytes: q and k codes uniform over all 16, scales 2^-2 to 2^1, weights 0.1 normal.
+    """Every code and scale drawn as bytes: q and k codes uniform over all 16, scales 2^-2 to 2^1, weights 0.1
+    normal.
 
     `q_scale` is padded to 4 rows of heads and ordered (K tile, K quarter, lane, row of heads); `kv` is
-    [blocks, K tiles, 4, block, 16 bytes]; `kv_scale` interleaves four groups of tokens. The table gives each sequence
-    its own blocks in a drawn order. `out` is NaN where a logit is due and -infinity elsewhere.
-    """
+    [blocks, K tiles, 4, block, 16 bytes]; `kv_scale` interleaves four groups of tokens. The table gives each
+    sequence its own blocks in a drawn order. `out` is NaN where a logit is due and -infinity elsewhere."""
     import torch
 
     d = resolve(dims)
@@ -169,6 +177,8 @@ def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
     due = torch.arange(d["ctx_len"], device=device)[None, :] < sizes[:, None]
     order = inputs.uniform("blocks", (count,), "f32", device="cpu", seed=seed).argsort()
     most, cta = schedule(d)
+    if not d["context"]:
+        fixed(dims, {"safe_chunks_per_cta": most, "total_CTAs": len(cta)})
     return {
         "q": draw("q", (b, 1, h, depth // 2), 0, 256),
         "q_scale": padded,
@@ -220,7 +230,8 @@ def _values(packed: Any) -> Any:
 
 
 def natural(dims: Dims, tensors: Tensors) -> tuple[Any, Any]:
-    """(q [B, heads, D], k as a function of the sequence -> [context, D]), float64, out of the kernel's layouts."""
+    """(q [B, heads, D], k as a function of the sequence -> [context, D]), float64, out of the kernel's
+    layouts."""
     import torch
 
     d = resolve(dims)
@@ -256,8 +267,8 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """float32 sums of heads * head_dim products: magnitudes of a product average 10, of a weight 0.08, so their sum
-    is about heads*head_dim*0.8, and float32 keeps 2^-22 of it."""
+    """float32 sums of heads * head_dim products: magnitudes of a product average 10, of a weight 0.08, so
+    their sum is about heads*head_dim*0.8, and float32 keeps 2^-22 of it."""
     d = resolve(dims)
     size = d["heads"] * d["head_dim"] * 0.8
     return Tolerance(size * 2.0**-22 * 8, 2.0**-20, "float32 sums that cancel; products of fp4 are exact")

@@ -1,4 +1,5 @@
-"""Paged attention, decode, fp8 cache: 8 query heads on 1 key head of 128, pages of 1024 tokens, scales a token.
+"""Paged attention, decode, fp8 cache: 8 query heads on 1 key head of 128, pages of 1024 tokens, scales a
+token.
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -20,6 +21,7 @@ from harness.kernels.base import (
     Traffic,
     ceil_div,
     fill,
+    fixed,
     integer,
     need,
 )
@@ -61,7 +63,9 @@ TILES = 4
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
-    """All dimensions of one launch. `pool` is the cache's tokens a sequence (upstream's test: at least 16384)."""
+    """All dimensions of one launch. `pool` is the cache's tokens a sequence (upstream's test: at least
+    16384)."""
+    fixed(dims, {"kv_varlen": False})
     out = fill(DEFAULTS, dims)
     for name in ("B", "ctx_len", "num_q_heads", "num_kv_heads", "workers"):
         integer(out, name)
@@ -87,7 +91,8 @@ def _pages(d: Dims) -> tuple[int, int]:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """Keys, values and their scales of every token in use, q in, output out; 2 a multiply-add, both products."""
+    """Keys, values and their scales of every token in use, q in, output out; 2 a multiply-add, both
+    products."""
     d = resolve(dims)
     tokens, depth = d["B"] * d["ctx_len"], d["head_dim"]
     rows = d["B"] * d["query_length"] * d["num_q_heads"]
@@ -105,11 +110,12 @@ def memory_bytes(dims: Dims) -> int:
     used, total = _pages(d)
     cache = total * d["page_size"] * d["num_kv_heads"] * 2
     partial = 4 * d["num_q_heads"] * (d["head_dim"] + 1) * (d["B"] * used * TILES + 1)
-    return cache * (5 * d["head_dim"] + 4) + partial
+    return int(cache * (5 * d["head_dim"] + 4) + partial)
 
 
 def small(dims: Dims) -> dict[str, Any]:
-    """One sequence on one worker, the same context, no more cache than it needs: the ISA depends on none of these."""
+    """One sequence on one worker, the same context, no more cache than it needs: the ISA depends on none of
+    these."""
     d = resolve(dims)
     return {**d, "B": 1, "workers": 1, "pool": 1024}
 
@@ -117,10 +123,10 @@ def small(dims: Dims) -> dict[str, Any]:
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
     """q, keys and values uniform in [-1, 1) as in upstream's test; keys and values quantised a token.
 
-    `q` is a view of [B, q + 2 kv heads, 128], as upstream splits it. key_cache [pages, kv, 8, 1024, 16], value_cache
-    [pages, kv, 64, 128, 16], scales [pages, kv, 1024, 1]. work_info [pieces, 8] i32: sequence, partial place, first
-    and end query, first and end page, 0, query heads (first | end << 16). Row 0 of the partial outputs is unused.
-    """
+    `q` is a view of [B, q + 2 kv heads, 128], as upstream splits it. key_cache [pages, kv, 8, 1024, 16],
+    value_cache [pages, kv, 64, 128, 16], scales [pages, kv, 1024, 1]. work_info [pieces, 8] i32: sequence,
+    partial place, first and end query, first and end page, 0, query heads (first | end << 16). Row 0 of the
+    partial outputs is unused."""
     import torch
 
     d = resolve(dims)
@@ -182,7 +188,8 @@ def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
 
 
 def merged(tensors: Tensors) -> Any:
-    """The partial outputs brought together in float64 by their log sums, [B, heads, 128]: what the reduction does."""
+    """The partial outputs brought together in float64 by their log sums, [B, heads, 128]: what the reduction
+    does."""
     import torch
 
     partial = tensors["partial"][1:, 0].cpu().to(torch.float64)
@@ -199,7 +206,8 @@ def outputs(tensors: Tensors) -> Tensors:
 
 
 def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
-    """Upstream's launcher with a plan of our own. Where no GPU is, AITER's reduction is stood in for by nothing."""
+    """Upstream's launcher with a plan of our own. Where no GPU is, AITER's reduction is stood in for by
+    nothing."""
     import torch
 
     d = resolve(dims)
@@ -259,10 +267,7 @@ def _natural(t: Tensors, name: str, d: Dims) -> Any:
     import torch
 
     cache = t[f"{name}_cache"].cpu().to(torch.float64)
-    if name == "key":
-        plain = cache.permute(0, 1, 3, 2, 4)
-    else:
-        plain = cache.permute(0, 1, 2, 4, 3)
+    plain = cache.permute(0, 1, 3, 2, 4) if name == "key" else cache.permute(0, 1, 2, 4, 3)
     plain = plain.reshape(*cache.shape[:2], d["page_size"], d["head_dim"])
     return plain * t[f"{name}_scale"].cpu().to(torch.float64)
 
@@ -285,8 +290,9 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """q and the weights are rounded to fp8 (2^-4 of themselves at most). Over ctx_len tokens of alike weight and random
-    |v| < 1 these errors average out: six standard deviations of 2^-4 * 0.58 / sqrt(ctx_len), never above 2^-4."""
+    """q and the weights are rounded to fp8 (2^-4 of themselves at most). Over ctx_len tokens of alike weight
+    and random |v| < 1 these errors average out: six standard deviations of 2^-4 * 0.58 / sqrt(ctx_len), never
+    above 2^-4."""
     d = resolve(dims)
     atol = min(1.0, 6 * 0.58 / d["ctx_len"] ** 0.5) * 2.0**-4
     return Tolerance(atol, 2.0**-7, "q and weights rounded to fp8 (3 bits), averaged over the context")

@@ -1,4 +1,5 @@
-"""Matrix product with row scales and a preshuffled weight: c = (a @ b.T) * scale_a * scale_b; a [M, K], b [N, K], c [M, N].
+"""Matrix product with row scales and a preshuffled weight: c = (a @ b.T) * scale_a * scale_b; a [M, K], b [N,
+K], c [M, N].
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -161,7 +162,8 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: AITER's CK product with a preshuffled weight. Another: torch._scaled_mm on the plain weight."""
+    """The claim's: AITER's CK product with a preshuffled weight. Another: torch._scaled_mm on the plain
+    weight."""
 
     def of_torch(dims: Dims, tensors: Tensors) -> Launch:
         import torch

@@ -52,7 +52,8 @@ UNKNOWN = ("the report states fp8 at M = 16 for the capture; its grid and listin
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
-    """All dimensions of one launch. HarnessError where the kernel cannot run them. `dtype` names both dtypes."""
+    """All dimensions of one launch. HarnessError where the kernel cannot run them. `dtype` names both
+    dtypes."""
     given = dict(dims)
     if given.get("dtype") is not None:
         given = {"in_dtype": given["dtype"], "out_dtype": given["dtype"], **given}
@@ -131,7 +132,8 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: upstream's first version at the same tiles and its own preload table. Another: torch.mm."""
+    """The claim's: upstream's first version at the same tiles and its own preload table. Another:
+    torch.mm."""
 
     def of_first(dims: Dims, tensors: Tensors) -> Launch:
         import torch

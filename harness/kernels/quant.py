@@ -57,7 +57,7 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """x, q, s and a baseline's own q and s."""
     d = resolve(dims)
-    return traffic(dims).bytes + d["M"] * d["N"] + 4 * d["M"]
+    return int(traffic(dims).bytes + d["M"] * d["N"] + 4 * d["M"])
 
 
 def small(dims: Dims) -> dict[str, Any]:

@@ -35,7 +35,7 @@ REGION = Region(
     outside=("building and JIT", "allocation of x, gamma and y"),
 )
 UNKNOWN = (
-    "M of the timed row: the report says 32768, which no memory could serve in that time; the recipe says 1024",
+    "M of the timed row: the report says 32768, too much for any memory in that time; the recipe says 1024",
 )
 EPS = 1e-5
 
@@ -50,7 +50,8 @@ def resolve(dims: Dims) -> dict[str, Any]:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """x once in, y once out; gamma is left out as upstream's test and the study do (N of 2*M*N + N elements)."""
+    """x once in, y once out; gamma is left out as upstream's test and the study do (N of 2*M*N + N
+    elements)."""
     d = resolve(dims)
     return Traffic(int(2 * d["M"] * d["N"] * BYTES[d["dtype"]]), 0, "2*M*N*sizeof(dtype)")
 

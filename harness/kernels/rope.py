@@ -1,4 +1,5 @@
-"""Rotary embedding of q and k (NeoX halves) and the write of k and v into a paged cache; q, k, v [T, heads, D].
+"""Rotary embedding of q and k (NeoX halves) and the write of k and v into a paged cache; q, k, v [T, heads,
+D].
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -21,6 +22,7 @@ from harness.kernels.base import (
     Traffic,
     ceil_div,
     fill,
+    fixed,
     integer,
 )
 
@@ -51,7 +53,7 @@ CAPTURES = (
 )
 REGION = Region(
     inside=(
-        "host dispatch of one launch, with the DLPack conversion of seven tensors that upstream's launcher does",
+        "host dispatch of one launch, with upstream's DLPack conversion of seven tensors",
         "the kernel",
     ),
     outside=("building and JIT", "allocation of everything"),
@@ -65,6 +67,7 @@ PACK = 16
 
 def resolve(dims: Dims) -> dict[str, Any]:
     """All dimensions of one launch. HarnessError where the kernel cannot run them."""
+    fixed(dims, {"rotate": "neox"})
     out = fill(DEFAULTS, dims)
     for name in ("num_tokens", "num_q_heads", "num_kv_heads", "block_size", "max_pos"):
         integer(out, name)
@@ -79,7 +82,8 @@ def _blocks(d: Dims) -> int:
 
 
 def traffic(dims: Dims) -> Traffic:
-    """q, k, v in; rotated q and k out; k and v to the cache; one row of cos and sin, a position and a slot a token."""
+    """q, k, v in; rotated q and k out; k and v to the cache; one row of cos and sin, a position and a slot a
+    token."""
     d = resolve(dims)
     size = BYTES[d["dtype"]]
     heads = 2 * d["num_q_heads"] + 5 * d["num_kv_heads"]
@@ -105,8 +109,8 @@ def small(dims: Dims) -> dict[str, Any]:
 
 
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
-    """Everything standard normal; positions drawn; token i goes to slot i; caches zero, so that what is not written
-    stays known."""
+    """Everything standard normal; positions drawn; token i goes to slot i; caches zero, so that what is not
+    written stays known."""
     import torch
 
     d = resolve(dims)
@@ -168,7 +172,8 @@ def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
 
 
 def reference(dims: Dims, tensors: Tensors) -> Tensors:
-    """float64: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin) over the two halves; caches as they were elsewhere."""
+    """float64: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin) over the two halves; caches as they were
+    elsewhere."""
     import torch
 
     d = resolve(dims)
@@ -193,7 +198,8 @@ def reference(dims: Dims, tensors: Tensors) -> Tensors:
 
 
 def tolerance(dims: Dims) -> Tolerance:
-    """Two products rounded once each in the input's dtype may cancel: |x cos| < 16, so 16 half-ulps absolutely."""
+    """Two products rounded once each in the input's dtype may cancel: |x cos| < 16, so 16 half-ulps
+    absolutely."""
     kind = resolve(dims)["dtype"]
     one = inputs.rounded(kind, roundings=2)
     return Tolerance(

@@ -1,20 +1,20 @@
 """Routing of tokens to experts, and weights too large to draw one by one.
 
-Knows the layout that two-stage expert kernels read (sorted token ids in blocks of one expert each); nothing of any
-one kernel.
-"""
+Knows the layout that two-stage expert kernels read (sorted token ids in blocks of one expert each); nothing
+of any one kernel."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from harness.kernels import inputs
-from harness.kernels.base import Tensors, ceil_div
+from harness.kernels.base import Launch, Tensors, ceil_div
 
-__all__ = ["blocks", "expert_rows", "reduced", "route", "sort"]
+__all__ = ["blocks", "expert_rows", "reduced", "route", "sort", "torch_experts"]
 
 POOL = 1021
-"""Rows drawn for an expert weight; the weight repeats them. A prime, so that no two experts hold the same matrix."""
+"""Rows drawn for an expert weight; the weight repeats them. A prime, so that no two experts hold the same
+matrix."""
 
 
 def blocks(tokens: int, topk: int, experts: int, block: int) -> int:
@@ -23,7 +23,8 @@ def blocks(tokens: int, topk: int, experts: int, block: int) -> int:
 
 
 def route(tokens: int, topk: int, experts: int, *, device: str, seed: int) -> Tensors:
-    """`topk_ids` [tokens, topk] i32: each token's experts, all different; `topk_weights` f32: softmax over them."""
+    """`topk_ids` [tokens, topk] i32: each token's experts, all different; `topk_weights` f32: softmax over
+    them."""
     import torch
 
     score = inputs.normal("score", (tokens, experts), "f32", device="cpu", seed=seed)
@@ -37,8 +38,8 @@ def route(tokens: int, topk: int, experts: int, *, device: str, seed: int) -> Te
 def sort(routing: Tensors, experts: int, block: int) -> Tensors:
     """The sorted form: rows of one expert after another, each expert padded to whole blocks.
 
-    sorted_ids [rows] i32: slot << 24 | token, padding topk << 24 | tokens; sorted_weights [rows] f32, padding 0;
-    sorted_experts [blocks] i32, -1 where no block is; num_valid [1] i32: rows in use, padding included.
+    sorted_ids [rows] i32: slot << 24 | token, padding topk << 24 | tokens; sorted_weights [rows] f32, padding
+    0; sorted_experts [blocks] i32, -1 where no block is; num_valid [1] i32: rows in use, padding included.
     """
     import torch
 
@@ -69,7 +70,8 @@ def sort(routing: Tensors, experts: int, block: int) -> Tensors:
 def expert_rows(
     name: str, experts: int, rows: int, depth: int, *, device: str, seed: int, scale: float
 ) -> tuple[Any, Any]:
-    """fp8 weights [experts, rows, depth] and their row scales [experts, rows] f32: normal with deviation `scale`."""
+    """fp8 weights [experts, rows, depth] and their row scales [experts, rows] f32: normal with deviation
+    `scale`."""
     import torch
 
     drawn = inputs.normal(name, (POOL, depth), "f32", device=device, seed=seed, scale=scale)
@@ -80,8 +82,8 @@ def expert_rows(
 
 
 def reduced(x: Any, weight: Any, ids: Any) -> Any:
-    """[tokens, topk, rows] float64: each (token, slot) row of `x` [tokens, topk, depth] by its expert's matrix
-    [experts, rows, depth], both already float64 or convertible."""
+    """[tokens, topk, rows] float64: each (token, slot) row of `x` [tokens, topk, depth] by its expert's
+    matrix [experts, rows, depth], both already float64 or convertible."""
     import torch
 
     tokens, topk, _ = x.shape
@@ -90,3 +92,32 @@ def reduced(x: Any, weight: Any, ids: Any) -> Any:
         token, slot = torch.where(ids == expert)
         out[token, slot] = x[token, slot].to(torch.float64) @ weight[expert].to(torch.float64).T
     return out
+
+
+def torch_experts(held: Tensors, t: Tensors) -> Launch:
+    """Both stages in torch, an expert at a time, from 16-bit operands `held` (x and w1, a2 and w2, or all
+    four).
+
+    Writes `h_torch` [tokens, topk, inter_dim] and `y_torch` [tokens, model_dim] into `t`.
+    """
+    import torch
+
+    ids = t["topk_ids"].long()
+    tokens, topk = ids.shape
+    count = next(held[name].shape[0] for name in ("w1", "w2") if name in held)
+    places = [torch.where(ids == expert) for expert in range(count)]
+
+    def launch() -> None:
+        if "x" in held:
+            t["h_torch"] = torch.zeros_like(t["h"])
+            for expert, (token, slot) in enumerate(places):
+                gate, up = (held["x"][token] @ held["w1"][expert].T).chunk(2, dim=-1)
+                t["h_torch"][token, slot] = torch.nn.functional.silu(gate) * up
+        if "a2" in held:
+            rows = held["a2"].view(tokens, topk, -1)
+            each = rows.new_zeros(tokens, topk, held["w2"].shape[1])
+            for expert, (token, slot) in enumerate(places):
+                each[token, slot] = rows[token, slot] @ held["w2"][expert].T
+            t["y_torch"] = (each * t["topk_weights"][..., None].to(each.dtype)).sum(dim=1)
+
+    return launch

@@ -89,7 +89,8 @@ def subject_from(module: Any, dims: Dims, tensors: Tensors, stream: Any = None) 
 
 
 def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
-    """Upstream's kernel as it stands on the path; variant "fast" is the private copy that `patched_copy` loaded."""
+    """Upstream's kernel as it stands on the path; variant "fast" is the private copy that `patched_copy`
+    loaded."""
     d = resolve(dims)
     name = (
         stubs.private_name("kernels.softmax_kernel") if d["variant"] == "fast" else "kernels.softmax_kernel"

@@ -1,11 +1,11 @@
-"""What stands in for a GPU and for absent packages while a kernel's source is imported or compiled without them.
+"""What stands in for a GPU and for absent packages while a kernel's source is imported or compiled without
+them.
 
 Knows which names upstream looks for at import. Must not know any kernel's arguments.
 
 Upstream's kernels import on a machine without a GPU but for three things: pytest markers in test files that
-define a kernel, `torch.cuda.current_stream`, and `aiter` (paged attention). Each stand-in is put in place only
-where the real thing is absent, and only while the `with` block runs.
-"""
+define a kernel, `torch.cuda.current_stream`, and `aiter` (paged attention). Each stand-in is put in place
+only where the real thing is absent, and only while the `with` block runs."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ __all__ = [
 
 
 def gpu_present() -> bool:
-    """Whether a subject can run here: torch is a ROCm build and sees a GPU, and this process is not one that only
-    compiles (`COMPILE_ONLY`, FlyDSL's own variable)."""
+    """Whether a subject can run here: torch is a ROCm build and sees a GPU, and this process is not one that
+    only compiles (`COMPILE_ONLY`, FlyDSL's own variable)."""
     import torch
 
     return bool(torch.version.hip and torch.cuda.is_available()) and os.environ.get("COMPILE_ONLY") != "1"
 
 
 def upstream(module: str) -> Any:
-    """Upstream's `module` (`kernels.…`), which must be on sys.path. Raises HarnessError naming what is missing."""
+    """Upstream's `module` (`kernels.…`), which must be on sys.path. Raises HarnessError naming what is
+    missing."""
     try:
         with no_gpu():
             return importlib.import_module(module)
@@ -62,8 +63,8 @@ def fly_stream(stream: Any) -> Any:
 
 
 def launcher(jit: Any, *args: Any) -> Any:
-    """A launch of `jit` on `args`: through `flyc.compile`, as upstream's own tests time these kernels, where a GPU is
-    present; the launcher itself where none is (it then writes the code object and runs nothing)."""
+    """A launch of `jit` on `args`: through `flyc.compile`, as upstream's own tests time these kernels, where
+    a GPU is present; the launcher itself where none is (it then writes the code object and runs nothing)."""
     if not gpu_present():
         return lambda: jit(*args)
     compiled = upstream("flydsl.compiler").compile(jit, *args)
@@ -73,9 +74,8 @@ def launcher(jit: Any, *args: Any) -> Any:
 def grid_launcher(kernel: Any, allocator: Any, *, threads: int, operands: int) -> Any:
     """A launcher for a bare kernel: called with `operands` tensors, a scalar, the workgroups and a stream.
 
-    The kernel takes the tensors and the scalar; `allocator` is its LDS allocator. FlyDSL reads a launcher's source, so
-    its parameters are written out for the one number of operands that is needed.
-    """
+    The kernel takes the tensors and the scalar; `allocator` is its LDS allocator. FlyDSL reads a launcher's
+    source, so its parameters are written out for the one number of operands that is needed."""
     flyc, fx = upstream("flydsl.compiler"), upstream("flydsl.expr")
     ir = upstream("flydsl._mlir").ir
     context = upstream("flydsl.compiler.kernel_function").CompilationContext
@@ -114,8 +114,9 @@ def private_name(module: str) -> str:
 
 
 def private_copy(path: Path, module: str) -> Any:
-    """The patched copy of upstream's `module` at `path`, loaded under `private_name`, so that both live in one
-    process. Its own imports (`kernels.…`) are upstream's. Raises HarnessError where the file is not there."""
+    """The patched copy of upstream's `module` at `path`, loaded under `private_name`, so that both live in
+    one process. Its own imports (`kernels.…`) are upstream's. Raises HarnessError where the file is not
+    there."""
     if not path.is_file():
         raise HarnessError(f"{path}: no such file", remedy="write the patched copy first (harness compile)")
     name = private_name(module)
@@ -156,14 +157,15 @@ def _modules(stand_ins: dict[str, ModuleType]) -> Iterator[None]:
 
 @contextmanager
 def no_gpu() -> Iterator[None]:
-    """Where torch sees no GPU: `torch.cuda.current_stream()` gives None instead of raising. Else nothing changes."""
+    """Where torch sees no GPU: `torch.cuda.current_stream()` gives None instead of raising. Else nothing
+    changes."""
     import torch
 
     if torch.cuda.is_available():
         yield
         return
     real = torch.cuda.current_stream
-    torch.cuda.current_stream = lambda *a, **k: None  # type: ignore[assignment,return-value]
+    torch.cuda.current_stream = lambda *a, **k: None  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -1,4 +1,5 @@
-"""Gating: softmax over experts, then the topk largest, renormalised; logits [T, E], weights f32 and indices i32 [T, k].
+"""Gating: softmax over experts, then the topk largest, renormalised; logits [T, E], weights f32 and indices
+i32 [T, k].
 
 Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of statistics or tiers.
 """
@@ -67,7 +68,7 @@ def traffic(dims: Dims) -> Traffic:
 def memory_bytes(dims: Dims) -> int:
     """Logits, outputs, and a baseline's outputs."""
     d = resolve(dims)
-    return traffic(dims).bytes + 12 * d["tokens"] * d["topk"]
+    return int(traffic(dims).bytes + 12 * d["tokens"] * d["topk"])
 
 
 def small(dims: Dims) -> dict[str, Any]:
@@ -76,8 +77,8 @@ def small(dims: Dims) -> dict[str, Any]:
 
 
 def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
-    """Logits: distinct within a row (a seeded permutation of evenly spaced values in [-2, 2]), so that the topk set
-    is unique in every dtype; outputs poisoned."""
+    """Logits: distinct within a row (a seeded permutation of evenly spaced values in [-2, 2]), so that the
+    topk set is unique in every dtype; outputs poisoned."""
     import torch
 
     d = resolve(dims)

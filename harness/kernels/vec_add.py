@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from harness.kernels import aiter, inputs, stubs
+from harness.kernels import inputs, stubs
 from harness.kernels.base import (
     BYTES,
     Baseline,
