@@ -13,9 +13,10 @@ import pytest
 
 from harness.cli import main
 from harness.errors import HarnessError
-from harness.trace import csvs, rocpd
+from harness.trace import csvs, rocpd, shard
 from harness.trace.analysis import Analysis
 from harness.trace.faults import ReadFault
+from harness.trace.files import Entry
 from harness.trace.isa import Registers, classes, registers, study_class
 from harness.trace.resources import Beside, vgprs
 from harness.trace.session import one
@@ -358,3 +359,31 @@ def test_a_cut_archive_gives_what_came_before(tmp_path: Path) -> None:
         assert "archive" in error.message
     else:
         assert any(f.rule == "unreadable-archive" for f in got[0].faults)
+
+
+def test_a_second_process_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(waves=60, seed=8, body=50)
+    made.files[first_wave(made)] = b"not a wave"
+    trace = made.write(tmp_path)
+    alone = one(trace)[0].to_json()
+    monkeypatch.setattr("harness.trace.shard.LEAST_BYTES", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    started: list[int] = []
+    plain = shard.Shard.__init__
+
+    def counted(self: shard.Shard, files: list[Entry]) -> None:
+        started.append(len(files))
+        plain(self, files)
+
+    monkeypatch.setattr(shard.Shard, "__init__", counted)
+    assert one(trace)[0].to_json() == alone
+    assert started and 0 < started[0] < 60
+
+
+def test_a_second_process_that_fails_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = make(waves=20).write(tmp_path)
+    alone = one(trace)[0].to_json()
+    monkeypatch.setattr("harness.trace.shard.LEAST_BYTES", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    assert one(trace)[0].to_json() == alone

@@ -152,7 +152,7 @@ def analyse(
 ) -> Analysis:
     """All figures of `capture`. `more` are faults of the files beside it."""
     found = [*validity_faults(capture), *more]
-    rows = [row for row in capture.code.rows if not row.is_label] if capture.code is not None else []
+    rows = capture.code.instructions if capture.code is not None else ()
     text = [row.isa for row in rows]
     named = registers(text)
     size = vgprs(beside, named)
@@ -180,7 +180,7 @@ def analyse(
         code_sha256=capture.code_sha256,
         listing_sha256=listing_sha256(text) if rows else None,
         arch=beside.gfx,
-        symbol=_symbol(capture),
+        symbol=capture.code.symbol if capture.code is not None else None,
         instructions=len(rows) if capture.code is not None else None,
         executed=sum(row.hits > 0 for row in rows) if rows else None,
         mapped=sum(bool(row.source) for row in rows) if rows else None,
@@ -214,13 +214,6 @@ def analyse(
     )
 
 
-def _symbol(capture: Capture) -> str | None:
-    for row in capture.code.rows if capture.code is not None else ():
-        if row.is_label and row.isa.strip():
-            return row.isa.lstrip("; ").strip()
-    return None
-
-
 def _shares(cycles: dict[str, float]) -> dict[str, float] | None:
     total = sum(cycles.values())
     if not total:
@@ -229,7 +222,7 @@ def _shares(cycles: dict[str, float]) -> dict[str, float] | None:
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _taxonomy(rows: list[CodeRow]) -> dict[str, float] | None:
+def _taxonomy(rows: tuple[CodeRow, ...]) -> dict[str, float] | None:
     cycles: dict[str, float] = {}
     for row in rows:
         if row.stall:
@@ -238,7 +231,7 @@ def _taxonomy(rows: list[CodeRow]) -> dict[str, float] | None:
     return _shares(cycles)
 
 
-def _study_taxonomy(rows: list[CodeRow]) -> dict[str, float] | None:
+def _study_taxonomy(rows: tuple[CodeRow, ...]) -> dict[str, float] | None:
     cycles: dict[str, float] = {}
     for row in rows:
         if row.stall:
@@ -247,13 +240,13 @@ def _study_taxonomy(rows: list[CodeRow]) -> dict[str, float] | None:
     return _shares(cycles)
 
 
-def _combined(rows: list[CodeRow]) -> float:
+def _combined(rows: tuple[CodeRow, ...]) -> float:
     total = sum(row.stall for row in rows)
     split = sum(row.stall for row in rows if row.stall and len(classes(row.isa)) > 1)
     return 100 * split / total if total else 0.0
 
 
-def _hot_rows(rows: list[CodeRow]) -> tuple[Hotspot, ...]:
+def _hot_rows(rows: tuple[CodeRow, ...]) -> tuple[Hotspot, ...]:
     total = sum(row.stall for row in rows) or 1
     top = sorted((row for row in rows if row.latency), key=lambda row: (-row.stall, row.address))[:HOTSPOTS]
     return tuple(
@@ -270,7 +263,7 @@ def _hot_rows(rows: list[CodeRow]) -> tuple[Hotspot, ...]:
     )
 
 
-def _hot_lines(rows: list[CodeRow]) -> tuple[Hotspot, ...]:
+def _hot_lines(rows: tuple[CodeRow, ...]) -> tuple[Hotspot, ...]:
     total = sum(row.stall for row in rows) or 1
     lines: dict[str, list[int]] = {}
     for row in rows:

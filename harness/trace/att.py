@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -70,7 +71,8 @@ class CodeRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     @property
     def is_label(self) -> bool:
         """A label row or an empty one: no instruction."""
-        return not self.isa.strip() or self.isa.lstrip().startswith(";")
+        text = self.isa.strip()
+        return not text or text[0] == ";"
 
 
 class _CodeFile(msgspec.Struct, gc=False):
@@ -85,6 +87,17 @@ class Code:
 
     rows: tuple[CodeRow, ...]
     version: str
+
+    @cached_property
+    def instructions(self) -> tuple[CodeRow, ...]:
+        """The rows that are instructions."""
+        return tuple(row for row in self.rows if not row.is_label)
+
+    @cached_property
+    def symbol(self) -> str | None:
+        """The kernel's name, which the first label has; None without one."""
+        labels = (row.isa.strip("; \t\r\n") for row in self.rows if row.is_label)
+        return next((label for label in labels if label), None)
 
 
 class _WaveBody(msgspec.Struct, gc=False):

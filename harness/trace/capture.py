@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from harness.trace import att
 from harness.trace.faults import Fault, ReadFault, ordered
 from harness.trace.files import Entry
+from harness.trace.shard import Part
 from harness.trace.waves import STATES, WaveCollector, WaveSums
 
 __all__ = ["Capture", "Collector", "belongs"]
@@ -87,6 +88,13 @@ class Collector:
                 self._snapshots = att.snapshots(data)
         except ReadFault as error:
             self._faults.append(error.fault)
+
+    def take(self, part: Part) -> None:
+        """Wave files of this directory that were summed elsewhere."""
+        self._waves.merge(part.waves)
+        self._faults += part.faults
+        self._files += part.files
+        self._bytes += part.bytes
 
     def finish(self) -> Capture:
         """The capture so far; the same for every order of the files."""

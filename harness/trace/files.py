@@ -22,7 +22,7 @@ from typing import IO, cast
 from harness.errors import HarnessError
 from harness.trace.faults import Fault, ReadFault, fault
 
-__all__ = ["ARCHIVE_LIMIT", "FILE_LIMIT", "Entry", "entries", "is_archive"]
+__all__ = ["ARCHIVE_LIMIT", "FILE_LIMIT", "Entry", "entries", "is_archive", "on_disk"]
 
 FILE_LIMIT = 256 * 2**20
 """Bytes of one JSON file held in memory at once; tables (CSV, SQLite) are streamed and have no limit."""
@@ -75,6 +75,11 @@ class Entry:
             ) from None
 
 
+def on_disk(path: str, size: int, disk: str) -> Entry:
+    """The entry of a file that lies at `disk`."""
+    return Entry(path, size, _Opener(disk), disk)
+
+
 def is_archive(source: Path) -> bool:
     """Whether `source` is named like an archive that `entries` reads."""
     return source.name.endswith(_SUFFIXES)
@@ -91,7 +96,7 @@ def entries(source: Path, faults: list[Fault], *, inside: bool = False) -> Itera
     if source.is_file() and is_archive(source):
         return _archive(source, faults)
     if source.is_file():
-        return iter([Entry(source.name, source.stat().st_size, _Opener(str(source)), str(source))])
+        return iter([on_disk(source.name, source.stat().st_size, str(source))])
     raise HarnessError(
         f"{source}: no such directory or archive", remedy="name a capture directory or a .tar.gz"
     )
@@ -120,7 +125,7 @@ def _directory(root: Path, faults: list[Fault], inside: bool) -> Iterator[Entry]
                         inner = member.path if base == "." else f"{base}/{member.path}"
                         yield Entry(inner, member.size, member.open, None)
             elif stat.S_ISREG(status.st_mode):
-                yield Entry(path, status.st_size, _Opener(full), full)
+                yield on_disk(path, status.st_size, full)
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,13 @@ def tables(raws: list[bytes], count: int, width: int) -> NDArray[np.int64]:
     """Several such lists, already checked by `rows` and `count` rows together, as one int64 array (count,
     width).
 
-    Raises ValueError with one line.
+    None of them may be empty. Raises ValueError with one line.
     """
     import numpy as np
 
     if not count:
         return np.empty((0, width), dtype=np.int64)
-    full = [raw for raw in raws if raw.translate(None, b"[] \t\r\n")]
-    return _numbers(b",".join(full), count * width).reshape(count, width)
+    return _numbers(b",".join(raws), count * width).reshape(count, width)
 
 
 def table(raw: bytes, width: int) -> NDArray[np.int64]:

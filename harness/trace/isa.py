@@ -15,7 +15,6 @@ from functools import lru_cache
 __all__ = ["Registers", "classes", "listing_sha256", "registers", "study_class", "uses_lds", "writes_memory"]
 
 _OPERAND = re.compile(r"(?<![\w.$])([vas])(?:\[(\d+):(\d+)\]|(\d+))(?![\w.])")
-_BRANCH = re.compile(r"(s_c?branch\w*) .*")
 _LDS_FREE = ("ds_bpermute", "ds_permute", "ds_swizzle", "ds_nop", "ds_gws")
 
 
@@ -40,10 +39,14 @@ def registers(isa: Iterable[str]) -> Registers:
 
 def listing_sha256(isa: Iterable[str]) -> str:
     """sha256 of the normal form: one instruction a line, single blanks, branch operands L, no " offset:0"."""
-    lines = [
-        _BRANCH.sub(r"\1 L", " ".join(text.split())).replace(" offset:0 ", " ") for text in isa
-    ]  # fmt: skip
-    lines = [line.removesuffix(" offset:0") for line in lines]
+    lines = []
+    for text in isa:
+        line = " ".join(text.split()) if "  " in text or "\t" in text else text.strip()
+        if line.startswith(("s_branch ", "s_cbranch")):
+            line = line.split(" ", 1)[0] + " L"
+        elif " offset:0" in line:
+            line = line.replace(" offset:0 ", " ").removesuffix(" offset:0")
+        lines.append(line)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from harness.errors import HarnessError
 from harness.trace import csvs, rocpd
 from harness.trace.analysis import Analysis, analyse
+from harness.trace.att import WAVE_FILE
 from harness.trace.capture import Capture, Collector, belongs
 from harness.trace.csvs import AgentInfo, Counters, Dispatches, KernelTrace, Readable
 from harness.trace.faults import Fault, ReadFault, fault, ordered
 from harness.trace.files import Entry, entries
 from harness.trace.resources import Beside
 from harness.trace.results import Results, Symbol, results
+from harness.trace.shard import Shard, read_waves, split
 
 __all__ = ["Session", "analyses", "one", "read", "surroundings"]
 
@@ -58,6 +60,7 @@ def read(
     """
     session = Session()
     collectors: dict[str, Collector] = {}
+    waves: list[Entry] = []
     for entry in entries(source, session.faults, inside=inside):
         if not wanted(entry.path):
             continue
@@ -65,10 +68,18 @@ def read(
             collector = collectors.get(entry.directory)
             if collector is None:
                 collector = collectors[entry.directory] = Collector(entry.directory)
-            collector.feed(entry)
+            if entry.disk is not None and WAVE_FILE.fullmatch(entry.name) is not None:
+                waves.append(entry)
+            else:
+                collector.feed(entry)
             session.bytes += entry.size
         elif _table(session, entry) or other(entry):
             session.bytes += entry.size
+    mine, others = split(waves)
+    shard = Shard(others) if others else None
+    for part in (read_waves(mine), shard.finish() if shard is not None else {}):
+        for directory, summed in part.items():
+            collectors[directory].take(summed)
     for directory, collector in sorted(collectors.items()):
         session.captures[directory] = collector.finish()
     return session
@@ -171,7 +182,7 @@ def _has_tables(session: Session) -> bool:
 def _beside(
     capture: Capture, directory: str, tables: Session, arch: str | None
 ) -> tuple[Beside, Dispatches | None, tuple[Fault, ...]]:
-    symbol = _label(capture)
+    symbol = capture.code.symbol if capture.code is not None else None
     named = _UI.search(directory)
     handle, dispatch = (int(named[1]), int(named[2])) if named else (None, None)
     more: list[Fault] = []
@@ -217,13 +228,6 @@ def _beside(
         None if other else group,
         tuple(more),
     )
-
-
-def _label(capture: Capture) -> str | None:
-    for row in capture.code.rows if capture.code is not None else ():
-        if row.is_label and row.isa.strip():
-            return row.isa.lstrip("; ").strip()
-    return None
 
 
 def _result(directory: str, found: Mapping[str, Results], handle: int | None) -> Results | None:

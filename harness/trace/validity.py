@@ -69,7 +69,7 @@ def _waves(capture: Capture) -> Iterator[Fault]:
 def _work(capture: Capture) -> Iterator[Fault]:
     if capture.code is None:
         return
-    rows = [row for row in capture.code.rows if not row.is_label]
+    rows = capture.code.instructions
     executed = sum(row.hits > 0 for row in rows)
     if not executed:
         return
@@ -111,24 +111,20 @@ def _partial(capture: Capture) -> Iterator[Fault]:
 def _sums(capture: Capture) -> Iterator[Fault]:
     if capture.code is None or not capture.waves.records:
         return
-    waves = capture.waves
+    sums = capture.waves
+    summed = zip(
+        sums.hits.tolist(), sums.latency.tolist(), sums.stall.tolist(), sums.idle.tolist(), strict=True
+    )
+    by_line = dict(enumerate(summed))
     wrong: dict[str, int] = {}
     for row in capture.code.rows:
-        if not 0 <= row.index < len(waves.hits):
-            sums = (0, 0, 0, 0)
-        else:
-            at = row.index
-            sums = (int(waves.hits[at]), int(waves.latency[at]), int(waves.stall[at]), int(waves.idle[at]))
-        for name, stated, summed in zip(
-            ("hits", "latency", "stall", "idle"),
-            (row.hits, row.latency, row.stall, row.idle),
-            sums,
-            strict=True,
-        ):
-            if stated != summed:
-                wrong[name] = wrong.get(name, 0) + 1
+        stated = (row.hits, row.latency, row.stall, row.idle)
+        found = by_line.get(row.index, (0, 0, 0, 0))
+        if stated != found:
+            for name, one, other in zip(("hits", "latency", "stall", "idle"), stated, found, strict=True):
+                wrong[name] = wrong.get(name, 0) + (one != other)
     if wrong:
-        text = ", ".join(f"{name} in {count:,} rows" for name, count in wrong.items())
+        text = ", ".join(f"{name} in {count:,} rows" for name, count in wrong.items() if count)
         yield fault(
             "sums-differ",
             f"code.json is not the sum of the wave files: {text}",
@@ -229,7 +225,7 @@ def _foreign(capture: Capture) -> Iterator[Fault]:
 def _source(capture: Capture) -> Iterator[Fault]:
     if capture.code is None:
         return
-    rows = [row for row in capture.code.rows if not row.is_label]
+    rows = capture.code.instructions
     if rows and not any(row.source for row in rows):
         yield fault(
             "no-source",

@@ -92,11 +92,11 @@ class WaveCollector:
         self._pending.append(wave)
         self._size += len(wave.instructions) + len(wave.timeline)
         if self._size >= BATCH_BYTES:
-            self._flush()
+            self.flush()
 
     def finish(self) -> tuple[WaveSums, list[Fault]]:
         """The sums so far, and a fault for each wave that could not be summed."""
-        self._flush()
+        self.flush()
         used = self._sums[0].nonzero()[0]
         size = int(used[-1]) + 1 if used.size else 0
         hits, latency, stall, idle = (part[:size].copy() for part in self._sums)
@@ -108,7 +108,21 @@ class WaveCollector:
         )  # fmt: skip
         return sums, self._faults
 
-    def _flush(self) -> None:
+    def merge(self, other: WaveCollector) -> None:
+        """Take over what another collector has summed."""
+        self.flush()
+        other.flush()
+        self._grow(other._sums.shape[1])
+        self._sums[:, : other._sums.shape[1]] += other._sums
+        self._records += other._records
+        self._faults += other._faults
+        self._states += other._states
+        self._categories += other._categories
+        self._first_gap += other._first_gap
+        self._uneven += other._uneven
+
+    def flush(self) -> None:
+        """Sum what is still pending."""
         batch, self._pending, self._size = self._pending, [], 0
         if not batch:
             return
@@ -128,9 +142,9 @@ class WaveCollector:
         import numpy as np
 
         sizes = np.array([wave.n_instructions for wave in batch], dtype=np.int64)
-        rows = tables([wave.instructions for wave in batch], int(sizes.sum()), 5)
+        rows = tables([wave.instructions for wave in batch if wave.n_instructions], int(sizes.sum()), 5)
         spans = np.array([wave.n_timeline for wave in batch], dtype=np.int64)
-        line_of_time = tables([wave.timeline for wave in batch], int(spans.sum()), 2)
+        line_of_time = tables([wave.timeline for wave in batch if wave.n_timeline], int(spans.sum()), 2)
         begins = np.array([wave.begin for wave in batch], dtype=np.int64)
         ends = np.array([wave.end for wave in batch], dtype=np.int64)
         filled = np.flatnonzero(sizes)
