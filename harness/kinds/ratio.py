@@ -8,7 +8,7 @@ themselves, and the study's own traces may decide it. The two are different clai
 from __future__ import annotations
 
 from harness.bundle import Bundle, Claim
-from harness.record.printed import number, printed, span
+from harness.record.printed import number, printed, said, span
 from harness.record.regime import decide, kernel_times
 from harness.record.study import KernelTime
 from harness.tiers import Evidence
@@ -38,7 +38,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
         return TierResult(
             Verdict.NOT_MEASURED,
             None,
-            f"the study prints {claim.published} and not the two latencies behind it",
+            f"the study prints {_said(claim)} and not the two latencies behind it",
             "measure both sides: harness reproduce --tier device",
         )
     subject, baseline = times
@@ -48,9 +48,13 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
     return TierResult(
         Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
         round(derived, 5),
-        f"{number(baseline)} µs / {number(subject)} µs = {derived:.5f}, which {word} {claim.published}",
+        f"{number(baseline)} µs / {number(subject)} µs = {derived:.5f}, which {word} {_said(claim)}",
         numbers={"subject_us": subject, "baseline_us": baseline, "derived": derived},
     )
+
+
+def _said(claim: Claim) -> str:
+    return said(claim.published, decimals=DECIMALS)
 
 
 def latencies(claim: Claim, bundle: Bundle) -> tuple[float, float] | None:
@@ -81,7 +85,7 @@ def _by_trace(
             Verdict.NOT_MEASURED,
             None,
             f"the trace holds no baseline kernel, so no ratio; the subject took {subject.text()}, so that "
-            f"{claim.published} would need a baseline kernel of {number(published * subject.median)} µs",
+            f"{_said(claim)} would need a baseline kernel of {number(published * subject.median)} µs",
             baseline.remedy,
             numbers,
         )
@@ -91,7 +95,7 @@ def _by_trace(
         _verdict(published, derived, claim, times, subject, baseline),
         round(derived, 3),
         f"the trace gives {number(baseline.median)} / {number(subject.median)} µs = {derived:.2f} "
-        f"(baseline {baseline.text()}; subject {subject.text()}); {claim.published} is published",
+        f"(baseline {baseline.text()}; subject {subject.text()}); {_said(claim)} is published",
         numbers=numbers,
     )
 

@@ -12,6 +12,7 @@ from harness.bundle import Bundle, Claim
 from harness.compile.occupancy import allocated_vgprs, occupancy
 from harness.kinds._compiled_resource import compiled_resource
 from harness.record.missing import AUDIT, no_capture
+from harness.record.printed import said
 from harness.record.study import capture
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
@@ -62,7 +63,7 @@ def _in(published: Any, raw: int) -> bool:
 
 def _compare(claim: Claim, raw: int, reason: str) -> TierResult:
     agrees = _in(claim.published, raw)
-    tail = "" if agrees else f"; {claim.published} is published"
+    tail = "" if agrees else f"; {said(claim.published)} is published"
     return TierResult(Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, raw, reason + tail)
 
 
@@ -72,7 +73,9 @@ def _registers(claim: Claim, found: Mapping[str, Any], metric: str) -> TierResul
     if raw is None:
         return TierResult(Verdict.NOT_MEASURED, None, f"the record holds no {metric} of this kernel", AUDIT)
     file = "v" if metric == "vgpr" else "a"
-    reason = f"the listing names {file}0..{file}{raw - 1}" if raw else f"the listing names no {file} register"
+    reason = (
+        f"the listing names {file}0..{file}{raw - 1}" if raw else f"the listing names no {metric.upper()}"
+    )
     if metric == "vgpr" and vgpr["allocated"] is not None:
         reason += f", {vgpr['allocated']} are allocated"
     if metric == "vgpr" and vgpr["field"] is not None and vgpr["field"] * 2 == vgpr["allocated"]:
@@ -106,12 +109,12 @@ def _occupancy(claim: Claim, bundle: Bundle, found: Mapping[str, Any]) -> TierRe
         named = claim.published in rule.limiters
         verdict = Verdict.REPRODUCED if named else Verdict.CONTRADICTED
         return TierResult(
-            verdict, rule.limiter, reason + ("" if named else f"; {claim.published} is published")
+            verdict, rule.limiter, reason + ("" if named else f"; {said(claim.published)} is published")
         )
     numbers = {"vgpr_allocated": allocated, "waves_per_simd": rule.waves_per_simd, "observed": observed}
     agrees = _in(claim.published, rule.waves_per_simd)
     if not agrees:
-        reason += f"; {claim.published} is published"
+        reason += f"; {said(claim.published)} is published"
         if claim.published == min(8, 256 // allocated) and allocated <= 256:
             reason += f" = 256 // {allocated}, the rule of gfx942"
     return TierResult(
@@ -167,7 +170,7 @@ def _workgroup(claim: Claim, found: Mapping[str, Any]) -> TierResult:
         Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED,
         _times(size),
         f"the captured launch has {_times(size)} work-items a workgroup ({_waves(size)} waves)"
-        + ("" if agrees else f"; {claim.published} is published"),
+        + ("" if agrees else f"; {said(claim.published)} is published"),
     )
 
 

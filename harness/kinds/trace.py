@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.bundle import Bundle, Claim
 from harness.record.missing import AUDIT, no_capture
-from harness.record.printed import Printed, printed, span
+from harness.record.printed import Printed, printed, said, span
 from harness.record.study import capture, spoiled
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
@@ -60,7 +60,7 @@ def record(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | Non
 
 
 def _result(agrees: bool, value: float | int | str, reason: str, claim: Claim) -> TierResult:
-    tail = "" if agrees else f"; {claim.published} is published"
+    tail = "" if agrees else f"; {said(claim.published)} is published"
     return TierResult(Verdict.REPRODUCED if agrees else Verdict.CONTRADICTED, value, reason + tail)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-__all__ = ["Printed", "number", "printed", "span"]
+__all__ = ["Printed", "number", "printed", "said", "span"]
 
 _SUFFIX = {"": Decimal(1), "K": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9}
 _NUMBER = re.compile(r"^\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([KMG]?)\s*%?\s*$")
@@ -86,3 +86,13 @@ def number(value: float | int) -> str:
     places = 0 if size >= 10_000 else 1 if size >= 100 else 2 if size >= 10 else 3 if size >= 0.1 else 6
     text = f"{value:,.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def said(published: Any, *, decimals: int = 0) -> str:
+    """A published figure as a reason quotes it: a range with "to", sizes with "x", dropped zeros put back."""
+    if isinstance(published, (list, tuple)):
+        sizes = len(published) == 3 and all(isinstance(part, int) for part in published)
+        return ("x" if sizes else " to ").join(said(part, decimals=decimals) for part in published)
+    if isinstance(published, float) and decimals:
+        return max(f"{published:.{decimals}f}", repr(published), key=len)
+    return str(published)
