@@ -153,11 +153,11 @@ def aa(out: Path, processes: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def start(out: Path, processes: int) -> dict[str, Any]:
+def start(out: Path, processes: int, names: tuple[str, ...]) -> dict[str, Any]:
     """Forked against spawned: spread between processes of the A/A and the Triton-torch ratio, and what one
     costs."""
     rows = []
-    for name in ("64x256", "1024x8192"):
+    for name in names:
         for kind in ("fork", "spawn"):
             done = run(out / f"start-{kind}-{name}", kind, (name,), processes, ("torch-softmax",))
             whole = done.whole(name)
@@ -190,13 +190,14 @@ def main() -> int:
     parser.add_argument("command", choices=("aa", "start"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=0, help="replicates a shape (aa: 40, start: 12)")
+    parser.add_argument("--shape", action="append", choices=SHAPES, help="start: only this shape, repeatable")
     parser.add_argument("--repeats", type=int, default=40, help="repeats of the two usual ways (aa)")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.command == "aa":
         found = aa(args.out, args.processes or 40, args.repeats)
     else:
-        found = start(args.out, args.processes or 12)
+        found = start(args.out, args.processes or 12, tuple(args.shape or ("64x256", "1024x8192")))
     (args.out / f"{args.command}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for row in found["rows"]:
         print({k: (round(v, 5) if isinstance(v, float) else v) for k, v in row.items() if k != "log_ratios"})
