@@ -13,7 +13,9 @@ from __future__ import annotations
 import importlib
 import logging
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +23,17 @@ from typing import Any
 from harness.errors import HarnessError
 from harness.kernels.base import Baseline, Dims, Launch, Region, Tensors
 
-__all__ = ["COMMIT", "ENTRIES", "Entry", "Observation", "agreed", "baseline", "load", "observe"]
+__all__ = [
+    "COMMIT",
+    "ENTRIES",
+    "Entry",
+    "Observation",
+    "agreed",
+    "baseline",
+    "load",
+    "observe",
+    "without_flydsl",
+]
 
 COMMIT = "32e1e6d76988e4fbc67cabd9eb72a45a3c6a1bab"
 """The AITER that the study's rows name (pins.yaml)."""
@@ -227,16 +239,39 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
 )
 
 
+@contextmanager
+def without_flydsl() -> Iterator[None]:
+    """AITER is imported here as if FlyDSL were not installed, though the subject may have imported it
+    already.
+
+    At the pin AITER carries kernels of its own for another FlyDSL (docs/adr/0007); it asks for FlyDSL by
+    `importlib.util.find_spec` and by guarded imports, and both answer "absent" inside this block. Afterwards
+    the modules are back, and every AITER module that asks again is answered "absent" still."""
+    hidden = {n: m for n, m in sys.modules.items() if n == "flydsl" or n.startswith("flydsl.")}
+    for name in hidden:
+        del sys.modules[name]
+    sys.modules["flydsl"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["flydsl"]
+        sys.modules.update(hidden)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("aiter.") and hasattr(module, "is_flydsl_available"):
+                vars(module)["is_flydsl_available"] = lambda: False
+
+
 def load(name: str) -> Callable[..., Any]:
     """The function of entry `name`, imported now. HarnessError (exit 50) naming the submodule that fails."""
     entry = ENTRIES[name]
     try:
-        module = importlib.import_module(entry.module)
+        with without_flydsl():
+            module = importlib.import_module(entry.module)
     except ModuleNotFoundError as error:
         missing = error.name or "?"
         remedy = (
             f"put AITER at {COMMIT[:12]} on the path (harness container run)"
-            if missing == "aiter"
+            if missing.split(".")[0] == "aiter"
             else f"install {missing}, or rebuild AITER: its import stops at the first submodule that fails"
         )
         raise HarnessError(
@@ -319,7 +354,10 @@ class _Lines(logging.Handler):
 
 
 def observe(launch: Launch) -> Observation:
-    """One launch of `launch` under torch's profiler, outside any timed region. On a CPU no symbol is seen."""
+    """One launch of `launch` under torch's profiler, outside any timed region. On a CPU no symbol is seen.
+
+    AITER logs its choice of a configuration at the first call of a shape only: observe before anything else.
+    """
     import torch
     from torch.profiler import ProfilerActivity, profile
 

@@ -17,6 +17,11 @@ A kernel file has these names at module level (`KernelModule`):
     reference(dims, tensors), tolerance(dims)  what the outputs must be
     REGION, baselines(dims)                    what is timed, and what it is compared with
     UNKNOWN       what the study leaves unsaid about the shapes
+
+and where a kernel needs them
+
+    STAGES        a timed claim's `stage` -> dimensions laid over its workload's (None: a claim without one)
+    reset(tensors)  before a launch whose result is checked: outputs that the kernel adds into
 """
 
 from __future__ import annotations

@@ -49,6 +49,14 @@ WORKLOADS = MappingProxyType(
         "both-16": MappingProxyType({**DEFAULTS, "stage": "both", "tokens": 16}),
     }
 )
+STAGES = MappingProxyType(
+    {
+        None: MappingProxyType({"stage": "both"}),
+        "stage 1": MappingProxyType({"stage": "1"}),
+        "stage 2": MappingProxyType({"stage": "2"}),
+    }
+)
+"""What a timed claim's `stage` lays over its workload's dimensions; a claim without one is about both."""
 CAPTURES = (
     Capture(
         "moe_blockscale/att_viewer/big/ui_output_agent_39345_dispatch_668/code.json",
@@ -352,7 +360,7 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
 
         d, t = resolve(dims), tensors
         kind = inputs.dtype(d["out_dtype"])
-        held = {
+        held: Tensors = {
             name: _dequantised(t, name, torch.float32).to(kind)
             for name in ("x", "w1", "a2", "w2")
             if name in t

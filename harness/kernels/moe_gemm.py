@@ -51,6 +51,15 @@ WORKLOADS = MappingProxyType(
         "both": MappingProxyType({**DEFAULTS, "stage": "both"}),
     }
 )
+STAGES = MappingProxyType(
+    {
+        None: MappingProxyType({"stage": "both"}),
+        "stage 1": MappingProxyType({"stage": "1"}),
+        "stage 2, atomic": MappingProxyType({"stage": "2-atomic"}),
+        "stage 2, reduce": MappingProxyType({"stage": "2-reduce"}),
+    }
+)
+"""What a timed claim's `stage` lays over its workload's dimensions; a claim without one is about both."""
 CAPTURES = (
     Capture("moe_gemm/att_viewer/big/ui_output_agent_56573_dispatch_87/code.json", "captured", "moe_gemm1_0"),
 )
@@ -370,7 +379,7 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
         def dequantised(name: str) -> Any:
             return (t[name].to(torch.float32) * t[f"scale_{name}"][..., None]).to(kind)
 
-        held = {name: dequantised(name) for name in ("x", "w1", "a2", "w2") if name in t}
+        held: Tensors = {name: dequantised(name) for name in ("x", "w1", "a2", "w2") if name in t}
         return routing.torch_experts(held, t)
 
     written = {"1": {"h": "h_ck"}, "both": {"h": "h_ck", "y": "y_ck"}}.get(stage, {"y": "y_ck"})
