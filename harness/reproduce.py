@@ -16,6 +16,7 @@ from harness import verdicts
 from harness.agreement import Row, exit_code
 from harness.bundle import ROOT, Bundle, find
 from harness.command import Outcome, Reporter
+from harness.errors import HarnessError
 from harness.gathering import gather, judge, speaking, was_available
 from harness.report.seal import write
 from harness.tiers import Context, Evidence
@@ -88,13 +89,18 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     rows = [row for one in runs for row in one.rows]
     code = exit_code(rows, args.require)
     data = {"bundles": [one.to_json() for one in runs], "tiers": list(order), "exit_code": code}
-    if args.out is not None:
-        _keep(args.out, runs, data)
-    if args.update_verdicts:
-        from harness.report.generate import update
+    try:
+        if args.out is not None:
+            _keep(args.out, runs, data)
+        if args.update_verdicts:
+            from harness.report.generate import update
 
-        written = update(runs, args.root)
-        reporter.say(f"wrote {len(written)} files")
+            reporter.say(f"wrote {len(update(runs, args.root))} files")
+    except OSError as error:
+        where = error.filename or args.out or args.root
+        raise HarnessError(
+            f"{where}: cannot be written: {error.strerror}", remedy="name a directory that can be with --out"
+        ) from error
     if args.json:
         return Outcome(code, "", data)
     from harness.report.terminal import table
@@ -155,7 +161,9 @@ def _plan(bundles: Sequence[Bundle], order: Sequence[str], options: Mapping[str,
         from harness.device.tier import dry_run, dry_text
 
         timed = {one.id: dry_run(one, options) for one in bundles}
-        data["device"] = {name: {"shapes": rows, "left_out": dict(out)} for name, (rows, out) in timed.items()}
+        data["device"] = {
+            name: {"shapes": rows, "left_out": dict(out)} for name, (rows, out) in timed.items()
+        }
         lines += ["what the device tier would time:"]
         lines += [line for name, (rows, out) in timed.items() for line in dry_text(name, rows, out)]
     text = "\n".join(["claims that each tier would be asked about:", *lines])

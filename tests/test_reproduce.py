@@ -319,3 +319,21 @@ def test_the_record_tier_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = [
+        "reproduce",
+        "rope",
+        "--tier",
+        "record",
+        "--root",
+        str(root),
+        "--out",
+        str(tmp_path / "file"),
+    ]
+    assert cli.main(arguments) == 2
+    assert "cannot be written" in capsys.readouterr().err
