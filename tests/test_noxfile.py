@@ -95,7 +95,7 @@ def test_ci_runs_the_commands_of_the_readme(repo_root: Path) -> None:
     for line in ("python3 -m venv .venv", ".venv/bin/nox -s tests"):
         assert line in script and line in readme
     assert ".venv/bin/nox -s lint" in script
-    assert script.strip().endswith("-s tests")
+    assert "set -euo pipefail" in script and script.index("-s lint") < script.index("-s tests")
 
 
 def test_the_picture_is_of_this_repository(repo_root: Path) -> None:
