@@ -105,7 +105,7 @@ def _text(bundle: Bundle, made: Mapping[str, Any]) -> list[str]:
         for one in launch["objects"]:
             fits, used = one["occupancy"], one["registers"]
             lines.append(
-                f"  {what}: {one['symbol']}: {one['instructions']} instructions, sha256 {one['sha256'][:12]}, "
+                f"  {what}: {one['symbol']}: {one['instructions']} instructions, {one['sha256'][:12]}, "
                 f"{used['vgpr']} VGPRs ({used['vgpr_allocated']} allocated), LDS {one['lds_bytes']} B, "
                 f"{fits['waves_per_simd']} waves/SIMD ({', '.join(fits['limiters'])})"
             )

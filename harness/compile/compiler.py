@@ -24,11 +24,25 @@ from harness.compile.cache import Cache, write_errors
 from harness.compile.remembered import remember
 from harness.compile.request import CompiledKernel, CompiledObject, CompileRequest
 from harness.compile.toolchain import ARCH, Toolchain, environment
+from harness.compile.warm import warm_process
 from harness.errors import HarnessError
 
 __all__ = ["compile_kernel"]
 
 STDERR_LINES = 40
+
+UNSERVED = -(1 << 30)
+"""No exit code: the warm process could not serve."""
+
+PASSING = (
+    "HarnessError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "OSError",
+    "MemoryError",
+    "KeyboardInterrupt",
+)
+"""Exceptions that another try, or another package, may not raise: their failures are not remembered."""
 
 
 def compile_kernel(
@@ -37,13 +51,15 @@ def compile_kernel(
     cache: Cache,
     *,
     fresh: bool = False,
+    warm: bool = False,
     arch: str | None = ARCH,
 ) -> CompiledKernel:
     """Compile `request` for gfx950, or find what an equal request gave while no imported file has changed.
 
-    A kernel that does not compile is a result (`ok` False, `error`), not an exception, and is not remembered.
-    `arch` None removes FLYDSL_GPU_ARCH (see `toolchain.environment`); that is never remembered either.
-    HarnessError where the cache cannot be written.
+    A kernel that does not compile is a result (`ok` False, `error`), not an exception. `warm` forks the
+    worker from a process that has FlyDSL imported, which pays from the second compile on. `arch` None
+    removes FLYDSL_GPU_ARCH (see `toolchain.environment`); that is never remembered. HarnessError where
+    the cache cannot be written.
     """
     place = cache.root / "compiled" / request.key(toolchain.digest)[:32]
     if not fresh and arch is not None:
@@ -56,12 +72,19 @@ def compile_kernel(
         work = Path(tempfile.mkdtemp(dir=runs))
     try:
         with write_errors(work):
-            made = _run(request, toolchain, work, arch)
-            if not made.ok or arch is None:
-                return _keep(made, work, cache, None)
-            return _keep(made, work, cache, place)
+            made = _run(request, toolchain, work, arch, warm)
+            return _keep(made, work, cache, place if arch is not None and _lasting(made) else None)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _lasting(made: CompiledKernel) -> bool:
+    """Whether the same request would come to the same: a success, or a failure of the compiler itself."""
+    if made.ok:
+        return True
+    error = made.error or ""
+    ended = "SIGKILL" in error or error.startswith("did not finish")
+    return bool(made.files) and not ended and not error.startswith(PASSING)
 
 
 def _remembered(place: Path) -> CompiledKernel | None:
@@ -75,14 +98,44 @@ def _remembered(place: Path) -> CompiledKernel | None:
     return made if unchanged and whole else None
 
 
-def _run(request: CompileRequest, toolchain: Toolchain, work: Path, arch: str | None) -> CompiledKernel:
+def _run(
+    request: CompileRequest, toolchain: Toolchain, work: Path, arch: str | None, warm: bool
+) -> CompiledKernel:
     for name in ("dump", "cache", "triton", "tmp", "home"):
         (work / name).mkdir()
     (work / "request.json").write_text(json.dumps(request.to_json()))
+    start = time.monotonic()
+    code = _warm(request, toolchain, work) if warm and arch is not None else UNSERVED
+    if code == UNSERVED:
+        code = _cold(request, toolchain, work, arch)
+    seconds = time.monotonic() - start
+    lines = (work / "stderr").read_text(errors="replace").strip().splitlines()
+    last = "\n".join(lines[-STDERR_LINES:])
+    if code is None:
+        error = f"did not finish within {request.timeout_s:g} s; its process group was ended"
+        return CompiledKernel(False, (), error, last, seconds, 0.0)
+    if not (work / "result.json").is_file():
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        error = f"the compiler ended with {how}: {_telling(lines)}"
+        imported = work / "imports.json"
+        files = json.loads(imported.read_text()) if imported.is_file() else {}
+        return CompiledKernel(False, (), error, last, seconds, 0.0, files=files)
+    result = json.loads((work / "result.json").read_text())
+    files, peak = result["files"], float(result["peak_mb"])
+    if not result["ok"]:
+        return CompiledKernel(False, (), result["error"], last, seconds, peak, files=files)
+    objects = _collect(work / "dump")
+    if not objects and request.mode == "launch":
+        error = "the launch returned and dumped no code object"
+        return CompiledKernel(False, (), error, last, seconds, peak, files=files)
+    return CompiledKernel(True, tuple(objects), None, last, seconds, peak, files=files)
+
+
+def _cold(request: CompileRequest, toolchain: Toolchain, work: Path, arch: str | None) -> int | None:
+    """Run a worker of its own; its exit code, or None where the time limit ended it."""
     path = [request.layer, *request.sources] if request.layer is not None else list(request.sources)
     command = [sys.executable, "-m", "harness.compile.worker"]
     command += [str(work / "request.json"), str(work / "result.json")]
-    start = time.monotonic()
     with (work / "stdout").open("wb") as stdout, (work / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
             command,
@@ -94,32 +147,34 @@ def _run(request: CompileRequest, toolchain: Toolchain, work: Path, arch: str | 
             start_new_session=True,
         )
         try:
-            code: int | None = process.wait(timeout=request.timeout_s)
+            return process.wait(timeout=request.timeout_s)
         except subprocess.TimeoutExpired:
-            code = None
+            return None
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end_group(process.pid)
             process.wait()
-    seconds = time.monotonic() - start
-    lines = (work / "stderr").read_text(errors="replace").strip().splitlines()
-    last = "\n".join(lines[-STDERR_LINES:])
-    if code is None:
-        error = f"did not finish within {request.timeout_s:g} s; its process group was ended"
-        return CompiledKernel(False, (), error, last, seconds, 0.0)
-    if not (work / "result.json").is_file():
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        error = f"the compiler ended with {how}: {_telling(lines)}"
-        return CompiledKernel(False, (), error, last, seconds, 0.0)
-    result = json.loads((work / "result.json").read_text())
-    files, peak = result["files"], float(result["peak_mb"])
-    if not result["ok"]:
-        return CompiledKernel(False, (), result["error"], last, seconds, peak, files=files)
-    objects = _collect(work / "dump")
-    if not objects and request.mode == "launch":
-        error = "the launch returned and dumped no code object"
-        return CompiledKernel(False, (), error, last, seconds, peak, files=files)
-    return CompiledKernel(True, tuple(objects), None, last, seconds, peak, files=files)
+
+
+def _warm(request: CompileRequest, toolchain: Toolchain, work: Path) -> int | None:
+    """Run a worker forked from a warm process; its exit code, None at the time limit, or UNSERVED."""
+    layer = [request.layer] if request.layer is not None else []
+    key = f"{toolchain.sysroot} {request.layer}"
+    place = work.parent.parent / "warm"
+    process = warm_process(key, environment(toolchain, place, layer), place)
+    if not process.start(work, environment(toolchain, work, layer), request.sources):
+        return UNSERVED
+    try:
+        return process.wait(work, request.timeout_s)
+    except ProcessLookupError:
+        return UNSERVED
+    finally:
+        if (work / "pid").is_file():
+            _end_group(int((work / "pid").read_text()))
+
+
+def _end_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _telling(lines: Sequence[str]) -> str:
@@ -172,7 +227,7 @@ def _symbol(isa: Path) -> str:
 
 def _keep(made: CompiledKernel, work: Path, cache: Cache, place: Path | None) -> CompiledKernel:
     """Move the objects of a run to `place`, or (None) to a directory of the run's own that outlives it."""
-    if not made.ok:
+    if not made.objects and place is None:
         return made
     home = work.parent.parent / "kept" / work.name if place is None else place
     aside = Path(tempfile.mkdtemp(dir=work))

@@ -7,16 +7,21 @@ The figures carry no path and no time, so that equal code objects give equal rec
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from collections import Counter
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from harness.compile.addresses import code_listing
+from harness.compile.cache import write_errors
 from harness.compile.codeobject import KernelCode, read_code_object
 from harness.compile.isa import Listing, digest, full_digest, highest_registers, histogram
 from harness.compile.request import CompiledObject
 from harness.compile.toolchain import Toolchain
 
-__all__ = ["describe", "figures", "listing_of"]
+__all__ = ["describe", "figures", "listing_of", "remembered_description"]
 
 
 def listing_of(compiled: CompiledObject, toolchain: Toolchain) -> tuple[Listing, KernelCode]:
@@ -31,6 +36,38 @@ def describe(compiled: CompiledObject, toolchain: Toolchain) -> dict[str, Any]:
     HarnessError where it is damaged.
     """
     return figures(*listing_of(compiled, toolchain))
+
+
+def remembered_description(
+    compiled: CompiledObject, toolchain: Toolchain
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The record of a code object and its listing's normal form; kept beside it, since proving it takes
+    a while.
+
+    What is kept is found again only by this very code.
+    """
+    kept = compiled.hsaco.with_name(f"{compiled.hsaco.stem}.{_version()}.json")
+    try:
+        found = json.loads(kept.read_text())
+        return found["figures"], tuple(found["normal"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    listing, kernel = listing_of(compiled, toolchain)
+    record = figures(listing, kernel)
+    aside = kept.with_name(f"{kept.name}.{os.getpid()}.part")
+    with write_errors(kept):
+        aside.write_text(json.dumps({"figures": record, "normal": listing.normal}))
+        os.replace(aside, kept)
+    return record, listing.normal
+
+
+@cache
+def _version() -> str:
+    """Of the modules that make a record."""
+    here = Path(__file__).parent
+    names = ("addresses", "codeobject", "describe", "isa", "occupancy")
+    content = b"".join((here / f"{name}.py").read_bytes() for name in names)
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def figures(listing: Listing, kernel: KernelCode) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.bundle import Bundle
 from harness.compile.cache import Cache, open_cache
 from harness.compile.captures import captured, differences
 from harness.compile.compiler import compile_kernel
-from harness.compile.describe import figures, listing_of
+from harness.compile.describe import remembered_description
 from harness.compile.layers import layer as python_layer
 from harness.compile.request import CompiledKernel, CompileRequest
 from harness.compile.selftest import compile_specimens, self_test
@@ -184,7 +184,7 @@ def _compile(
         digest=f"{tree.commit} {launch.layer} {root}",
         mode=launch.variant.mode,
     )
-    return compile_kernel(request, toolchain, cache)
+    return compile_kernel(request, toolchain, cache, warm=True)
 
 
 def _record(launch: Launch) -> dict[str, Any]:
@@ -201,9 +201,9 @@ def _record(launch: Launch) -> dict[str, Any]:
 def _outcome(made: CompiledKernel, toolchain: Toolchain, texts: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     objects = []
     for entry in made.objects:
-        listing, kernel = listing_of(entry, toolchain)
-        objects.append(figures(listing, kernel))
-        texts[objects[-1]["sha256"]] = listing.normal
+        record, normal = remembered_description(entry, toolchain)
+        objects.append(record)
+        texts[record["sha256"]] = normal
     return {
         "ok": made.ok,
         "error": _one_line(made.error),
