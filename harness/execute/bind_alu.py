@@ -130,9 +130,9 @@ def bind_vector(st: State, entry: Instruction, op: Op, *, flush32: bool = False)
     stores: list[Store] = []
     for kind in op.outs:
         store = _vector_output(st, entry, op, kind)
-        if kind in _FLOATS and (omod or clamp) and op.name != "v_bitop3_b32":
+        if kind in _FLOATS and (omod or clamp) and not op.name.startswith("v_bitop3"):
             store = _modified(store, omod, clamp)
-        elif clamp and kind not in ("mask", "execmask") and kind not in _FLOATS and op.name != "v_bitop3_b32":
+        elif clamp and kind not in ("mask", "execmask") and kind not in _FLOATS and not op.name.startswith("v_bitop3"):
             raise KeyError("integer clamp")
         if flush32 and kind == "f32":
             store = _flushing(store)
@@ -206,7 +206,7 @@ def _vector_input(
 def _modifiers(entry: Instruction, index: int, kind: str, fetch: Fetch) -> Fetch:
     """Absolute value, then negation."""
     fields = entry.fields
-    if entry.name == "v_bitop3_b32":
+    if entry.name.startswith("v_bitop3"):
         return fetch
     if entry.encoding.endswith(("_SDWA", "_SDWA_SDST", "_DPP16")):
         negative, absolute = fields.get(f"src{index}_neg", 0), fields.get(f"src{index}_abs", 0)

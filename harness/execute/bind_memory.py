@@ -121,7 +121,8 @@ def _buffer_address(
     """Byte addresses, and for each unit which lanes are in the resource's range (None: all of them).
 
     Raw buffer (stride 0): in range while offset + bytes <= num_records - soffset, for each dword on its own.
-    Structured: while index < num_records (ISA document, "Buffer range checking").
+    Structured: while index < num_records (ISA document, "Buffer range checking"). Register and instruction offset
+    are added in 32 bits and may wrap: the compiler folds additions that do.
     """
     fields = entry.fields
     rsrc = fields["srsrc"] << 2
@@ -144,7 +145,7 @@ def _buffer_address(
         if offen:
             row = rows[1 if idxen else 0]
             assert row is not None
-            offset = row[sel].astype(I64) + instant
+            offset = (row[sel] + U32(instant)).astype(I64)
         if stride.any() or idxen:
             if (words[3][sel] & U32(0x00800000)).any() or (high >> 31).any():
                 raise HarnessError(f"{entry.where()}: swizzled buffer resources are not implemented")

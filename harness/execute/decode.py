@@ -108,6 +108,14 @@ def base_name(mnemonic: str) -> str:
     return _SUFFIX.sub("", mnemonic.lower())
 
 
+_RENAMED = {
+    "v_mad_mix_f32": "v_fma_mix_f32",
+    "v_mad_mixlo_f16": "v_fma_mixlo_f16",
+    "v_mad_mixhi_f16": "v_fma_mixhi_f16",
+}
+"""Where the decoder keeps an older name than the assembler (gfx906 on: fused, one rounding)."""
+
+
 @lru_cache(maxsize=65536)
 def _decode_one(data: bytes, pc: int, origin: str) -> tuple[str, str, int, Mapping[str, int]]:
     try:
@@ -121,6 +129,7 @@ def _decode_one(data: bytes, pc: int, origin: str) -> tuple[str, str, int, Mappi
     try:
         inst: Any = decode_inst(data + bytes(16), "cdna")
         name = base_name(inst.op.name)
+        name = _RENAMED.get(name, name)
     except (ValueError, AssertionError, KeyError, IndexError) as error:
         word = int.from_bytes(data[:4], "little")
         raise HarnessError(

@@ -200,16 +200,23 @@ def v_perm_b32(a: Any, b: Any, c: Any) -> Any:
     return out
 
 
-@valu(
-    "v_bitop3_b32", "u32 = u32, u32, u32, table", f"{_3}; an 8-entry truth table, bit index a<<2 | b<<1 | c"
-)
-def v_bitop3_b32(a: Any, b: Any, c: Any, table: int) -> Any:
-    out = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b), np.shape(c)), U32)
+def bitop3(a: Any, b: Any, c: Any, table: int) -> Any:
+    """Bitwise function of three operands of one unsigned dtype, by its truth table."""
+    shape = np.broadcast_shapes(np.shape(a), np.shape(b), np.shape(c))
+    out = np.zeros(shape, np.asarray(a).dtype)
     for index in range(8):
         if table >> index & 1:
-            term = (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
-            out = out | term
+            out = out | ((a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c))
     return out
+
+
+for _kind in ("32", "16"):
+    _simple(
+        f"v_bitop3_b{_kind}",
+        f"u{_kind} = u{_kind}, u{_kind}, u{_kind}, table",
+        f"{_3}; an 8-entry truth table, bit index a<<2 | b<<1 | c",
+        bitop3,
+    )
 
 
 @valu("v_bfrev_b32", "u32 = u32", _1)
