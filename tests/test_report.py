@@ -244,3 +244,32 @@ def test_a_made_bundle_reports_without_evidence(tmp_path: Path) -> None:
     text = markdown.text(one, {"r": {"record": TierResult(Verdict.REPRODUCED, 2.0, "a | b")}})
     assert "# Made for a test" in text and "a \\| b" in text
     assert json.dumps(text)
+
+
+def compiled() -> dict[str, Any]:
+    registers = {"vgpr": 47, "agpr": 0, "sgpr": 16, "vgpr_allocated": 48}
+    code = {
+        "symbol": "k_0",
+        "instructions": 731,
+        "sha256": "a" * 64,
+        "histogram": {f"class {n}": n for n in range(1, 13)},
+        "registers": registers,
+        "lds_bytes": 16,
+        "scratch_bytes": 0,
+        "occupancy": {"waves_per_simd": 8, "limiters": ["wave slots"]},
+    }
+    launch = {"workload": "w", "layer": "4703ba3b" * 5, "variant": "", "error": None, "objects": [code]}
+    failed = launch | {"variant": "fast", "error": "MLIRError: no\nsuch", "objects": []}
+    return {"arch": "gfx950", "toolchain": {"flydsl": "0.2.0"}, "launches": [launch, failed]}
+
+
+def test_the_compiled_section() -> None:
+    from harness.report.sections import compiled as section
+
+    assert section.render(bundle(), {}, {}) is None
+    text = str(section.render(bundle(), {"compiled": compiled()}, {}))
+    assert "| w | 4703ba3b | `k_0` | 731 | `aaaaaaaaaaaa` | 47, 48 allocated | 16 |" in text
+    assert "| w, fast | 4703ba3b | MLIRError: no |" in text
+    assert "class 12 12" in text and "others 3" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert len(widths) == 1
