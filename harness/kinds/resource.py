@@ -11,6 +11,7 @@ from typing import Any
 from harness.bundle import Bundle, Claim
 from harness.compile.occupancy import allocated_vgprs, occupancy
 from harness.kinds._compiled_resource import compiled_resource
+from harness.kinds._recaptured import recaptured
 from harness.record.missing import AUDIT, no_capture
 from harness.record.printed import said
 from harness.record.study import capture
@@ -185,5 +186,20 @@ def execute(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | No
 
 
 def device(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
-    """What the device tier says of `claim`."""
-    return None
+    """What a recapture on this device says of `claim`: its listing, its launch and its wave log."""
+    if claim.published is None:
+        return None
+    metric = metric_of(claim)
+    found = recaptured(claim, evidence, "occupancy" if metric.startswith("occupancy") else metric)
+    if isinstance(found, TierResult):
+        return found
+    if metric in ("occupancy", "occupancy_limiter"):
+        return _occupancy(claim, bundle, found)
+    if metric in ("vgpr", "agpr"):
+        return _registers(claim, found, metric)
+    if metric == "grid_workgroups":
+        return _grid(claim, found)
+    if metric == "workgroup_size":
+        return _workgroup(claim, found)
+    raw = {"lds": found["lds"], "sgpr": found["sgpr"]}.get(metric)
+    return None if raw is None else _compare(claim, raw, f"the recapture has {raw}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.bundle import Bundle, Claim
+from harness.kinds._recaptured import POINTS, recaptured, within
 from harness.record.missing import AUDIT, no_capture
 from harness.record.printed import Printed, printed, said, span
 from harness.record.study import capture, spoiled
@@ -213,5 +214,56 @@ def execute(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | No
 
 
 def device(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | None:
-    """What the device tier says of `claim`."""
-    return None
+    """What a recapture on this device says: counts must be equal, shares agree within `POINTS`.
+
+    Sums of cycles depend on which waves were sampled, so they compare with no other capture's.
+    """
+    if claim.published is None:
+        return None
+    metric = str(claim.fields.get("metric"))
+    found = recaptured(claim, evidence, metric)
+    if isinstance(found, TierResult):
+        return found
+    if metric in ("total_cycles", "stall_cycles", "waves"):
+        return TierResult(
+            Verdict.NOT_COMPARABLE,
+            None,
+            f"{metric.replace('_', ' ')} are of the sampled waves, and another capture samples others",
+        )
+    if metric in ("instructions", "mapped", "executed", "dominant_stall"):
+        return _JUDGES[metric](claim, found)
+    measured = _measured_shares(metric, found)
+    if measured is None:
+        return TierResult(Verdict.NOT_MEASURED, None, f"the recapture holds no {metric.replace('_', ' ')}")
+    published = claim.published if isinstance(claim.published, Mapping) else {metric: claim.published}
+    off = within(
+        {
+            str(name).lower() if metric == "wave_states" else str(name): _range(value)
+            for name, value in published.items()
+        },
+        measured,
+    )
+    top = max(measured, key=lambda name: measured[name])
+    value = f"{top} {measured[top]:.1f} %" if len(measured) > 1 else round(measured[top], 2)
+    if off:
+        reason = f"recaptured, beyond {POINTS:g} points: " + ", ".join(off)
+        return TierResult(Verdict.CONTRADICTED, value, reason)
+    reason = f"recaptured: each published share within {POINTS:g} points"
+    return TierResult(Verdict.REPRODUCED, value, reason)
+
+
+def _range(published: Any) -> tuple[float, float]:
+    if isinstance(published, list) and len(published) == 2:
+        return printed(published[0]).value, printed(published[1]).value
+    value = printed(published, decimals=1).value
+    return value, value
+
+
+def _measured_shares(metric: str, found: Mapping[str, Any]) -> Mapping[str, float] | None:
+    if metric == "stall_share":
+        cycles = found["cycles"]
+        return {metric: 100 * cycles["stall"] / cycles["total"]} if cycles["total"] else None
+    if metric == "taxonomy":
+        return _shares(found)
+    states: Mapping[str, float] | None = found["wave_states"]
+    return states
