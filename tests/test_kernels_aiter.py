@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 import subprocess
 import sys
 import types
@@ -44,6 +45,19 @@ def test_every_call_binds_to_the_signature_at_the_pin(aiter_src: Path, name: str
     assert set(entry.keywords) <= set(keywords)
     required = names[: len(names) - len(arguments.defaults)]
     assert set(required) <= set(entry.positional) | set(entry.keywords)
+
+
+@pytest.mark.source("AITER_SRC")
+@pytest.mark.parametrize("name", [n for n, e in aiter.ENTRIES.items() if e.backend.startswith("triton")])
+def test_the_expected_triton_kernel_is_one_that_the_module_launches(aiter_src: Path, name: str) -> None:
+    entry = aiter.ENTRIES[name]
+    names = []
+    for node in ast.walk(source(aiter_src, entry.file)):
+        if isinstance(node, ast.ImportFrom):
+            names += [alias.name for alias in node.names]
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+    assert entry.expects is not None and [n for n in names if re.search(entry.expects, n)]
 
 
 @pytest.mark.source("AITER_SRC")

@@ -68,6 +68,8 @@ def _entry(
     )
 
 
+_CK = r"\bck(_tile)?::|_ZN(2ck|7ck_tile)"
+"""A kernel of Composable Kernel, demangled or not."""
 _MOE_1 = "hidden_states w1 w2 sorted_token_ids sorted_expert_ids num_valid_ids out topk"
 _MOE_2 = "inter_states w1 w2 sorted_token_ids sorted_expert_ids num_valid_ids out topk"
 
@@ -78,7 +80,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "x",
             "",
             "triton",
-            "softmax",
+            "^_softmax_kernel_online",
             "the only one: Triton row softmax",
         ),
         "triton-layernorm": _entry(
@@ -86,7 +88,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "input weight bias eps",
             "",
             "triton",
-            "layernorm",
+            "^_layernorm_kernel",
             "forward without x_bias",
         ),
         "ck-layernorm": _entry(
@@ -97,7 +99,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "input weight epsilon",
             "",
             "triton",
-            "rms_?norm",
+            "^_rms_?norm_kernel",
             "forward",
         ),
         "ck-rmsnorm": _entry(
@@ -108,7 +110,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "x",
             "quant_dtype",
             "hip",
-            "quant",
+            "dynamic_per_token_scaled_quant",
             "dynamic scales, int8",
         ),
         "hip-topk-softmax": _entry(
@@ -116,8 +118,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "topk_weights topk_indices token_expert_indices gating_output need_renorm",
             "",
             "hip",
-            "[tT]op[kK]",
-            "HIP",
+            "topkGatingSoftmax",
+            "a power of two of experts",
         ),
         "asm-topk-softmax": _entry(
             "aiter.ops.moe_op:topk_softmax_asm",
@@ -144,7 +146,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "return_softmax_lse return_dropout_randval",
             "out",
             "ck",
-            "[fF]mha",
+            _CK,
             "CK FMHA forward",
         ),
         "asm-mha": _entry(
@@ -164,7 +166,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "XQ WQ x_scale w_scale",
             "dtype",
             "ck",
-            None,
+            _CK,
             "CK with the configuration that AITER's table gives for M, N, K, or its default",
         ),
         "ck-gemm-blockscale": _entry(
@@ -172,7 +174,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "XQ WQ x_scale w_scale",
             "dtype",
             "ck",
-            None,
+            _CK,
             "CK with the configuration that AITER's table gives",
         ),
         "ck-moe-stage1": _entry(
@@ -180,7 +182,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             _MOE_1,
             "w1_scale a1_scale block_m sorted_weights quant_type activation dst_type",
             "ck",
-            None,
+            _CK,
             "CK two-stage, stage 1",
         ),
         "ck-moe-stage2": _entry(
@@ -188,7 +190,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             _MOE_2,
             "w2_scale a2_scale block_m sorted_weights quant_type activation",
             "ck",
-            None,
+            _CK,
             "CK two-stage, stage 2",
         ),
         "asm-moe-blockscale": _entry(
