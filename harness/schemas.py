@@ -6,6 +6,7 @@ Knows schemas and values; must not know what a bundle means. Schemas are JSON Sc
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -39,55 +40,77 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def _validator(name: str) -> Any:
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise HarnessError("jsonschema-rs is not installed", remedy="pip install -e .") from error
-
+def _schema(name: str) -> Any:
     path = SCHEMAS / f"{name}.schema.json"
     try:
-        return jsonschema_rs.Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HarnessError(f"schema/{path.name}: cannot be read: {error.strerror}") from error
 
 
+@cache
+def _fast(name: str) -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(_schema(name))
+
+
 def broken(name: str, value: Any) -> Iterator[Broken]:
-    """Every rule of the schema `name` that `value` breaks, in the order of the schema."""
-    validator = _validator(name)
+    """Every rule of the schema `name` that `value` breaks, in the order of the schema.
+
+    Whether a value fits at all is asked of jsonschema-rs, which is fast enough for every start; what is
+    wrong with one that does not is asked of jsonschema, whose errors hold the rule and the value.
+    """
     try:
-        errors = () if validator.is_valid(value) else list(validator.iter_errors(value))
+        if _fast(name).is_valid(value):
+            return
     except UnicodeEncodeError:
         yield Broken((), "text", "holds half a character (a lone surrogate)", None)
         return
-    for error in errors:
-        path = tuple(error.instance_path)
-        yield from _say(path, error.kind.name, error.kind.as_dict(), error.instance, error.message)
+    from jsonschema import Draft202012Validator
+
+    said = False
+    absent: set[tuple[str | int, ...]] = set()
+    for error in Draft202012Validator(_schema(name)).iter_errors(value):
+        said = True
+        path = tuple(error.absolute_path)
+        if error.validator == "required":
+            # One error a missing name, each with the whole list: say them all at the first.
+            if path not in absent:
+                absent.add(path)
+                missing = (one for one in error.validator_value if one not in error.instance)
+                yield from (Broken((*path, one), "required", "is missing", None) for one in missing)
+        else:
+            yield from _say(path, str(error.validator), error)
+    if not said:
+        raise HarnessError(f"schema {name}: the two validators disagree", remedy="report this file")
 
 
-def _say(
-    path: tuple[str | int, ...], rule: str, detail: dict[str, Any], value: Any, plain: str
-) -> Iterator[Broken]:
-    if rule == "required":
-        yield Broken((*path, str(detail["property"])), rule, "is missing", None)
-    elif rule in ("additionalProperties", "unevaluatedProperties"):
-        for name in detail["unexpected"]:
-            yield Broken((*path, name), rule, "is not a known field here", value.get(name))
+def _say(path: tuple[str | int, ...], rule: str, error: Any) -> Iterator[Broken]:
+    value = error.instance
+    if rule in ("additionalProperties", "unevaluatedProperties"):
+        known = {*error.schema.get("properties", ())}
+        patterns = [re.compile(text) for text in error.schema.get("patternProperties", ())]
+        for name in value:
+            if name not in known and not any(pattern.search(name) for pattern in patterns):
+                yield Broken((*path, name), rule, "is not a known field here", value[name])
     else:
-        yield Broken(path, rule, f"{_rule(rule, detail, plain)} (got {shown(value)})", value)
+        words = _rule(rule, error.validator_value, error.message)
+        yield Broken(path, rule, f"{words} (got {shown(value)})", value)
 
 
-def _rule(rule: str, detail: dict[str, Any], plain: str) -> str:
+def _rule(rule: str, limit: Any, plain: str) -> str:
     if rule == "type":
-        return "must be " + " or ".join(_TYPES.get(name, name) for name in detail["types"])
+        names = [limit] if isinstance(limit, str) else limit
+        return "must be " + " or ".join(_TYPES.get(name, name) for name in names)
     if rule == "enum":
-        return "must be one of " + ", ".join(shown(option) for option in detail["options"])
+        return "must be one of " + ", ".join(shown(option) for option in limit)
     if rule == "const":
-        return f"must be {shown(detail['expected_value'])}"
+        return f"must be {shown(limit)}"
     if rule == "pattern":
-        return f"must match {detail['pattern']}"
+        return f"must match {limit}"
     if rule in _LIMITS:
-        return _LIMITS[rule].format(detail.get("limit"))
+        return _LIMITS[rule].format(limit)
     return plain
 
 

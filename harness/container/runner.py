@@ -146,13 +146,14 @@ def _kill(container: Any, stopped: list[str]) -> None:
 @contextmanager
 def _attached(client: Any, container: Any) -> Iterator[Iterator[tuple[int, bytes]]]:
     """The container's output as (stream, bytes) frames from its start on; the socket is closed afterwards."""
-    from docker.utils.socket import frames_iter
+    from docker.utils import socket as frames
 
+    read: Any = frames.frames_iter
     with translated("attach to container"):
         wanted = {"stdout": 1, "stderr": 1, "stream": 1, "logs": 1}
         socket = client.api.attach_socket(container.id, wanted)
     try:
-        yield frames_iter(socket, tty=False)
+        yield read(socket, tty=False)
     finally:
         # The SDK keeps the HTTP response on the socket; closing only one of the two leaves the other open.
         response = getattr(socket, "_response", None)

@@ -10,7 +10,7 @@ from harness.doctor.host import Host
 
 __all__ = ["software_checks"]
 
-_RECORD_PACKAGES = ("pyyaml", "jsonschema-rs", "msgspec", "orjson", "rich", "numpy", "scipy")
+_RECORD_PACKAGES = ("pyyaml", "jsonschema", "jsonschema-rs", "msgspec", "orjson", "rich", "numpy", "scipy")
 _GIB = 1 << 30
 _SOURCES = (("FLYDSL_SRC", "FlyDSL"), ("AITER_SRC", "AITER"), ("STUDY_SRC", "the study's captures"))
 
