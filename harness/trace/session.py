@@ -127,6 +127,12 @@ def _table(session: Session, entry: Entry) -> bool:
             trace, counters = rocpd.read(Path(entry.disk))
             session.traces[entry.path], session.counters[entry.path] = trace, counters
             session.faults += [*trace.faults, *counters.faults]
+        elif entry.name.endswith(".db"):
+            session.faults.append(
+                fault(
+                    "unread-database", f"{entry.path}: a database inside an archive is not read", "unpack it"
+                )
+            )
         else:
             return False
     except ReadFault as error:

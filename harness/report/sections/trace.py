@@ -17,7 +17,13 @@ SHOWN = 5
 def render(bundle: Bundle, evidence: Mapping[str, Any], verdicts: Committed) -> str | None:
     """Markdown for all captures of this bundle, or None where its record holds none."""
     captures: Sequence[Mapping[str, Any]] = (evidence.get("study") or {}).get("captures", ())
-    if not captures:
+    runs = {
+        f"{name}, {workload}": one
+        for name, data in sorted(evidence.items())
+        if name.startswith("device") and isinstance(data, Mapping)
+        for workload, one in sorted((data.get("trace") or {}).items())
+    }
+    if not captures and not runs:
         return None
     parts = ["## Thread traces"]
     parts += [
@@ -25,19 +31,45 @@ def render(bundle: Bundle, evidence: Mapping[str, Any], verdicts: Committed) -> 
         "states are the decoder's own (1 IDLE, 2 EXEC, 3 WAIT, 4 STALL)."
     ]
     for one in captures:
-        parts += _capture(one)
+        parts += _capture(one, one["directory"], one["faults"])
+    for title, run in runs.items():
+        parts += _recapture(title, run)
     return "\n\n".join(parts)
 
 
-def _capture(one: Mapping[str, Any]) -> Iterator[str]:
-    yield f"### {one['directory']}"
-    origin = (
-        "summed from the raw files" if one["origin"] == "captures" else "collected facts; no raw files here"
-    )
+def _recapture(title: str, run: Mapping[str, Any]) -> Iterator[str]:
+    if run["trace"] is not None:
+        trace = {**run["trace"], "origin": "recaptured", "valid": run["valid"]}
+        yield from _capture(trace, f"Recaptured: {title}", run["faults"])
+    else:
+        yield f"### Recaptured: {title}"
+        yield "\n".join(_fault(fault) for fault in run["faults"])
+    launch = run["launch"]
+    if launch is not None:
+        yield (
+            f"Dispatch {launch['dispatch']}, median {launch['median_us']:.3f} µs of {launch['launches']} launches "
+            "in the discovery job; the traced and counted launches time nothing."
+        )
+    if run["counters"]:
+        yield _table(
+            ("counter", "value"), [(name, f"{value:,.0f}") for name, value in run["counters"].items()]
+        )
+
+
+_ORIGINS = {
+    "captures": "summed from the raw files",
+    "facts": "collected facts; no raw files here",
+    "recaptured": "recaptured with rocprofv3",
+}
+
+
+def _capture(one: Mapping[str, Any], title: str, faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"### {title}"
+    origin = _ORIGINS[one["origin"]]
     verdict = "carries what it should" if one["valid"] else "**INVALID** for what is named below"
     yield f"`{one['symbol']}` on {one['arch'] or 'an unnamed GPU'}; {origin}; {verdict}."
-    if one["faults"]:
-        yield "\n".join(_fault(fault) for fault in one["faults"])
+    if faults:
+        yield "\n".join(_fault(fault) for fault in faults)
     yield _table(("figure", "value", "source"), list(_rows(one)))
     if one["taxonomy"]:
         shares = [(name, f"{share:.2f} %") for name, share in one["taxonomy"].items() if share >= 0.05]
