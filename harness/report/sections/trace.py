@@ -47,8 +47,8 @@ def _recapture(title: str, run: Mapping[str, Any]) -> Iterator[str]:
     launch = run["launch"]
     if launch is not None:
         yield (
-            f"Dispatch {launch['dispatch']}, median {launch['median_us']:.3f} µs of {launch['launches']} launches "
-            "in the discovery job; the traced and counted launches time nothing."
+            f"Dispatch {launch['dispatch']}, median {launch['median_us']:.3f} µs of {launch['launches']} "
+            "launches in the discovery job; the traced and counted launches time nothing."
         )
     if run["counters"]:
         yield _table(
