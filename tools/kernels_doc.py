@@ -25,8 +25,8 @@ HEAD = f"""# Kernels: what is run, timed and compared
 
 Written by `python tools/kernels_doc.py` from `harness/kernels/`; a test fails where it is not current.
 
-- *bytes*: each operand once, in and out (compulsory traffic); *operations*: a multiply-add counts two, "-" where
-  the study counts none. Formulas are in the names of the dimensions.
+- *bytes*: each operand once, in and out (compulsory traffic); *operations*: a multiply-add counts two, "-"
+  where the study counts none. Formulas are in the names of the dimensions.
 - *roofline*: the larger of bytes over {PEAK_BYTES_PER_S / 1e12:g} TB/s and operations over the dense peak
   of the input's type ({_PEAKS}), from the AMD Instinct MI350X data sheet. It is a bound, not a forecast.
 - *memory*: what one set of tensors needs, named before anything is allocated.

@@ -20,6 +20,7 @@ __all__ = [
     "distinct",
     "dtype",
     "known",
+    "like",
     "normal",
     "poison",
     "quantise_rows",
@@ -164,6 +165,13 @@ def check(outputs: Tensors, reference: Tensors, tolerance: Tolerance) -> tuple[C
             )
         )
     return tuple(results)
+
+
+def like(tensor: Any) -> Any:
+    """A tensor as `tensor`, uninitialised: where a second implementation writes."""
+    import torch
+
+    return torch.empty_like(tensor)
 
 
 def known(dims: Dims, name: str, allowed: tuple[Any, ...]) -> None:

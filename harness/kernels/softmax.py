@@ -5,9 +5,12 @@ Knows this kernel's shapes, inputs, subject, baselines and reference; nothing of
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from harness.errors import HarnessError
 from harness.kernels import aiter, inputs, stubs
 from harness.kernels.base import (
     BYTES,
@@ -24,7 +27,9 @@ from harness.kernels.base import (
 )
 
 DEFAULTS: Dims = MappingProxyType({"M": 32768, "N": 8192, "dtype": "bf16", "variant": "published"})
-WORKLOADS = MappingProxyType({"captured": DEFAULTS})
+WORKLOADS = MappingProxyType(
+    {"captured": DEFAULTS, "fast-path": MappingProxyType({**DEFAULTS, "variant": "fast"})}
+)
 CAPTURES = (
     Capture(
         "softmax/att_viewer/big/ui_output_agent_47920_dispatch_13/code.json", "captured", "softmax_kernel_0"
@@ -35,7 +40,9 @@ REGION = Region(
     outside=("building and JIT", "allocation of x and y", "the host-to-device copy"),
 )
 UNKNOWN = ("whether the published latency includes the host synchronisation of upstream's own test loop",)
-FAST_PATH = "the row is loaded and stored 128 bits at a time instead of element by element"
+PATCHED = "HARNESS_PATCHED_KERNELS"
+"""Environment variable: the root of the private, patched copy of upstream's kernels
+(harness.compile.variants)."""
 
 
 def resolve(dims: Dims) -> dict[str, Any]:
@@ -44,7 +51,7 @@ def resolve(dims: Dims) -> dict[str, Any]:
     integer(out, "M")
     integer(out, "N")
     inputs.known(out, "dtype", ("f32", "f16", "bf16"))
-    inputs.known(out, "variant", ("published", "scalar", "fast"))
+    inputs.known(out, "variant", ("published", "fast"))
     return out
 
 
@@ -88,14 +95,28 @@ def subject_from(module: Any, dims: Dims, tensors: Tensors, stream: Any = None) 
     return lambda: launch(x, y, rows, stream=at)
 
 
+def fast_path() -> Any:
+    """The patched private copy of upstream's kernel, beside the published one in the same process.
+
+    HarnessError (exit 50) where no patched copy was made.
+    """
+    root = os.environ.get(PATCHED)
+    if not root:
+        raise HarnessError(
+            f"the fast path needs a patched copy of upstream's kernel: {PATCHED} is not set",
+            remedy=f"harness compile softmax makes one in the cache; set {PATCHED} to its root",
+            exit_code=50,
+        )
+    stubs.upstream("kernels.softmax_kernel")
+    return stubs.private_copy(Path(root) / "kernels" / "softmax_kernel.py", "kernels.softmax_kernel")
+
+
 def subject(dims: Dims, tensors: Tensors, stream: Any = None) -> Launch:
-    """Upstream's kernel as it stands on the path; variant "fast" is the private copy that `patched_copy`
-    loaded."""
+    """Upstream's kernel as it stands on the path; variant "fast": the patched copy, with 128-bit loads and
+    stores."""
     d = resolve(dims)
-    name = (
-        stubs.private_name("kernels.softmax_kernel") if d["variant"] == "fast" else "kernels.softmax_kernel"
-    )
-    return subject_from(stubs.upstream(name), d, tensors, stream)
+    module = fast_path() if d["variant"] == "fast" else stubs.upstream("kernels.softmax_kernel")
+    return subject_from(module, d, tensors, stream)
 
 
 def reference(dims: Dims, tensors: Tensors) -> Tensors:
@@ -111,7 +132,14 @@ def tolerance(dims: Dims) -> Tolerance:
 
 
 def baselines(dims: Dims) -> tuple[Baseline, ...]:
-    """The claim's: AITER's Triton softmax. Another: torch.softmax into a given output."""
+    """The claim's: AITER's Triton softmax; for the fast path, the scalar path as published (then AITER's is
+    another). Another: torch.softmax into a given output."""
+    fast = resolve(dims)["variant"] == "fast"
+
+    def of_scalar(dims: Dims, tensors: Tensors) -> Launch:
+        t = {"x": tensors["x"], "y": inputs.like(tensors["y"])}
+        tensors["y_scalar"] = t["y"]
+        return subject_from(stubs.upstream("kernels.softmax_kernel"), dims, t)
 
     def of_torch(dims: Dims, tensors: Tensors) -> Launch:
         import torch
@@ -133,7 +161,28 @@ def baselines(dims: Dims) -> tuple[Baseline, ...]:
 
         return launch
 
-    return (
-        aiter.baseline("triton-softmax", "claim", of_aiter, {"y": "y_aiter"}, inside=("allocation of y",)),
+    others = (
+        aiter.baseline(
+            "triton-softmax",
+            "other" if fast else "claim",
+            of_aiter,
+            {"y": "y_aiter"},
+            inside=("allocation of y",),
+        ),
         inputs.torch_baseline("torch-softmax", "other", "torch:softmax", of_torch, {"y": "y_torch"}),
     )
+    if not fast:
+        return others
+    entry = "kernels.softmax_kernel:build_softmax_module"
+    scalar = Baseline(
+        "scalar-path",
+        "claim",
+        "flydsl",
+        entry,
+        "flydsl",
+        "softmax_kernel",
+        REGION,
+        of_scalar,
+        {"y": "y_scalar"},
+    )
+    return (scalar, *others)

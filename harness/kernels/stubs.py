@@ -118,7 +118,7 @@ def private_copy(path: Path, module: str) -> Any:
     one process. Its own imports (`kernels.…`) are upstream's. Raises HarnessError where the file is not
     there."""
     if not path.is_file():
-        raise HarnessError(f"{path}: no such file", remedy="write the patched copy first (harness compile)")
+        raise HarnessError(f"{path}: no such file", remedy="write the patched copy first", exit_code=50)
     name = private_name(module)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
