@@ -102,6 +102,7 @@ class RaceDetector:
     def __init__(self, state: State, labels: Any) -> None:
         self.st = state
         self.labels = labels
+        self.symbol = ""
         groups, waves = state.groups, state.waves
         self.epoch = np.zeros(groups, np.int64)
         self.clock = np.zeros(waves, np.int64)
