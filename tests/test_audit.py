@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from harness.bundle import ROOT, load_all
+from harness.cli import main
 from harness.record.audit import BundleAudit, audit
 from harness.record.study_evidence import Raw, gather
 
@@ -32,10 +34,24 @@ def raw(study_src: Path) -> Raw:
     return gather(study_src)
 
 
-@pytest.fixture(scope="module")
-def audits(raw: Raw) -> dict[str, BundleAudit]:
+def audited(raw: Raw) -> dict[str, BundleAudit]:
     """All bundles audited."""
     return {bundle.id: audit(bundle, raw, ROOT) for bundle in load_all(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def from_raw(raw: Raw) -> dict[str, BundleAudit]:
+    """Audited against the raw files."""
+    return audited(raw)
+
+
+@pytest.fixture(scope="module", params=["committed evidence", "raw files"])
+def audits(request: pytest.FixtureRequest) -> dict[str, BundleAudit]:
+    """Audited from the committed evidence alone, and again from the raw files where STUDY_SRC holds them."""
+    if request.param == "committed evidence":
+        return audited(Raw())
+    found: dict[str, BundleAudit] = request.getfixturevalue("from_raw")
+    return found
 
 
 def found(audits: Mapping[str, BundleAudit], rule: str) -> dict[str, list[Any]]:
@@ -48,9 +64,12 @@ def found(audits: Mapping[str, BundleAudit], rule: str) -> dict[str, list[Any]]:
     return out
 
 
-def test_committed_evidence_is_what_the_raw_files_give(audits: Mapping[str, BundleAudit]) -> None:
-    assert [name for name, one in audits.items() if one.changed] == []
-    assert sum(one.from_captures for one in audits.values()) == 13
+def test_committed_evidence_is_what_the_raw_files_give(from_raw: Mapping[str, BundleAudit], raw: Raw) -> None:
+    assert [name for name, one in from_raw.items() if one.changed] == []
+    assert sum(one.from_captures for one in from_raw.values()) == 13
+    assert len(raw.captures) == 17 and all(
+        a.allocated == 2 * (a.beside.vgpr or 0) for a in raw.captures.values()
+    )
 
 
 def test_shifted_wave_states(audits: Mapping[str, BundleAudit]) -> None:
@@ -61,13 +80,12 @@ def test_shifted_wave_states(audits: Mapping[str, BundleAudit]) -> None:
     assert big.derived["idle"] == pytest.approx(0.06, abs=0.005)
 
 
-def test_halved_vgpr_count(raw: Raw, audits: Mapping[str, BundleAudit]) -> None:
+def test_halved_vgpr_count(audits: Mapping[str, BundleAudit]) -> None:
     halved = found(audits, "vgpr-count-halved")
     captured = {name for name, one in audits.items() if one.from_captures}
     assert captured <= set(halved)
     flash = halved["flash-attn"][0]
     assert (flash.published, flash.derived) == (124, 248)
-    assert all(analysis.allocated == 2 * (analysis.beside.vgpr or 0) for analysis in raw.captures.values())
 
 
 def test_occupancy_by_the_wrong_architecture(audits: Mapping[str, BundleAudit]) -> None:
@@ -154,14 +172,14 @@ def test_contradictions_show_what_differs(audits: Mapping[str, BundleAudit]) -> 
 
 
 def test_every_figure_that_the_facts_derived_is_derived_again(
-    raw: Raw, audits: Mapping[str, BundleAudit], facts_dir: Path
+    raw: Raw, from_raw: Mapping[str, BundleAudit], facts_dir: Path
 ) -> None:
     """Totals, stall shares, taxonomies, mapped rows, waves, registers, occupancy: as marked exact or
     rounding."""
     facts = yaml.load((facts_dir / "study.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     checked = 0
     for kernel in facts["kernels"]:
-        if kernel["id"] not in FACTS or not audits[FACTS[kernel["id"]]].from_captures:
+        if kernel["id"] not in FACTS or not from_raw[FACTS[kernel["id"]]].from_captures:
             continue
         trace = kernel["att"]
         name = kernel["att_dispatch_dir"].rpartition("/")[2]
@@ -203,3 +221,24 @@ def test_published_trace_figures_match(audits: Mapping[str, BundleAudit]) -> Non
                     off.add(f"{bundle.id}/{claim.id}")
     assert counted >= 13 * 6
     assert off == {"flash-attn/trace-stall-share-manifest"}  # of a capture that was not published
+
+
+def test_the_command(study_src: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--study", str(study_src), "--json", "mla-decode", "moe-gemm"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in data["bundles"]] == ["mla-decode", "moe-gemm"]
+    figure = data["bundles"][0]["figures"][0]
+    assert {"claim", "published", "derived", "match", "verdict", "reason"} <= set(figure)
+    assert "no-work" in {finding["rule"] for finding in data["bundles"][0]["findings"]}
+
+
+def test_a_directory_without_a_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--study", str(tmp_path / "none")]) == 2
+    assert main(["audit", "--study", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said and said.count("remedy:") == 2
+
+
+def test_a_study_without_a_figure_keeps_what_was_known() -> None:
+    """Raw files of other kernels change nothing."""
+    assert not any(one.changed for one in audited(Raw()).values())
