@@ -160,7 +160,7 @@ def captured_shape(bundle: Bundle, evidence: Evidence) -> Iterator[Finding]:
     grid = captures[0]["grid_workgroups"] if captures else None
     for workload in bundle.workloads:
         said = [n for n, v in workload.dims.items() if v is not None and n not in workload.dtypes]
-        if grid and not said:
+        if grid and workload.unknown and not said:
             yield Finding(
                 "captured-shape", bundle.id,
                 "the study says that another shape was traced and gives no dimensions (workload "
