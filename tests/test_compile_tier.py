@@ -1,4 +1,4 @@
-"""The compile tier: what it compiles for which claim, its committed evidence, and (with sources) all listings."""
+"""The compile tier: what it compiles for which claim, its committed evidence, and (with sources) 22 listings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness import evidence
-from harness.bundle import ROOT, Bundle, find, load
+from harness.bundle import ROOT, Bundle, find
 from harness.command import Silent
 from harness.compile import tier
 from harness.compile.cache import Cache
@@ -22,7 +22,8 @@ from harness.pins import load as pins
 from harness.tiers import Context
 from harness.verdict import Verdict
 
-BUNDLES = tuple(bundle.id for bundle in find(ROOT, ()))
+LOADED = {bundle.id: bundle for bundle in find(ROOT, ()) if tier.compilable(bundle)}
+BUNDLES = tuple(LOADED)
 
 
 def identities(bundle: Bundle) -> list[Any]:
@@ -36,7 +37,7 @@ def context(tmp_path: Path, **options: Any) -> Context:
 def test_captures_are_what_the_bundles_claim() -> None:
     claimed = {}
     for name in BUNDLES:
-        for claim in identities(load(ROOT / name)):
+        for claim in identities(LOADED[name]):
             claimed[claim.fields["capture"]] = (claim.fields["instructions"], claim.fields["sha256"])
     assert claimed == {name: (fact["instructions"], fact["sha256"]) for name, fact in facts().items()}
     assert len(claimed) == 22
@@ -44,7 +45,7 @@ def test_captures_are_what_the_bundles_claim() -> None:
 
 @pytest.mark.parametrize("name", BUNDLES)
 def test_each_claim_of_a_binary_is_compiled(name: str) -> None:
-    bundle = load(ROOT / name)
+    bundle = LOADED[name]
     wanted, unsaid = tier.launches(bundle, get(name), pins().flydsl.layer)
     assert wanted and not unsaid
     asked = {
@@ -57,7 +58,7 @@ def test_each_claim_of_a_binary_is_compiled(name: str) -> None:
 
 
 def test_one_workload_alone() -> None:
-    bundle = load(ROOT / "flash-attn")
+    bundle = LOADED["flash-attn"]
     wanted, _ = tier.launches(bundle, get("flash-attn"), pins().flydsl.layer, "captured-small")
     assert {one.workload for one in wanted} == {"captured-small"}
 
@@ -65,7 +66,7 @@ def test_one_workload_alone() -> None:
 @pytest.mark.parametrize("name", BUNDLES)
 def test_committed_evidence_reproduces_the_captured_listings(name: str) -> None:
     """Judged again from the committed file: each identity under the pinned layer, text and code object."""
-    bundle = load(ROOT / name)
+    bundle = LOADED[name]
     found = evidence.read(bundle.path, "compiled")
     assert found is not None, f"harness compile {name} --evidence"
     assert found["bundle"] == name and found["layer"] == pins().flydsl.layer
@@ -85,7 +86,7 @@ def test_compiling_again_gives_the_committed_evidence(
     name: str, flydsl_src: Path, toolchain: Toolchain, compile_cache: Cache, tmp_path: Path
 ) -> None:
     """Minutes for all bundles on two cores; versions of torch and Python apart, the bytes are the same."""
-    bundle = load(ROOT / name)
+    bundle = LOADED[name]
     committed = evidence.read(bundle.path, "compiled")
     assert committed is not None
     fresh = dict(tier.gather(bundle, context(tmp_path)))
@@ -104,7 +105,7 @@ def test_without_a_source_the_specimens_are_compiled_and_the_remedy_told(
             said.append(line)
 
     tier._said.clear()
-    bundle = load(ROOT / "softmax")
+    bundle = LOADED["softmax"]
     found = tier.gather(bundle, Context(None, True, Listening(), ROOT))
     assert "FLYDSL_SRC" in found["remedy"]
     assert any("compiled 4 of 4 own specimens" in line for line in said)
@@ -120,7 +121,7 @@ def test_a_changed_source_file_is_one_line_and_no_compile(
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "softmax_kernel.py").write_text("changed\n")
     monkeypatch.setenv("FLYDSL_SRC", str(tmp_path))
-    found = tier.gather(load(ROOT / "softmax"), context(tmp_path))
+    found = tier.gather(LOADED["softmax"], context(tmp_path))
     assert "kernels/softmax_kernel.py has sha256" in found["unavailable"]
 
 

@@ -17,7 +17,7 @@ from harness import evidence
 from harness.bundle import ROOT, Bundle, find
 from harness.command import Outcome, Reporter
 from harness.compile.layers import KNOWN, WHEEL
-from harness.compile.tier import gather
+from harness.compile.tier import compilable, gather
 from harness.errors import HarnessError
 from harness.tiers import Context
 from harness.verdict import ExitCode
@@ -46,7 +46,9 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
         raise HarnessError(
             "--evidence is of all workloads under the pinned layer", remedy="drop --workload, --layer"
         )
-    bundles = find(args.root, args.bundles)
+    bundles = tuple(
+        one for one in find(args.root, args.bundles) if "all" not in args.bundles or compilable(one)
+    )
     options: dict[str, Any] = {}
     if args.layer:
         options["layer"] = full_commit(args.layer)

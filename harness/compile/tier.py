@@ -32,7 +32,7 @@ from harness.pins import load as load_pins
 from harness.sources import FLYDSL, SourceTree, obtain, verify
 from harness.tiers import Context, Evidence, unavailable
 
-__all__ = ["Launch", "gather", "launches"]
+__all__ = ["Launch", "compilable", "gather", "launches"]
 
 COMPILES = ("isa", "compiles", "resource")
 """The kinds whose claims name what is to be compiled."""
@@ -54,10 +54,19 @@ class Launch:
     also: tuple[str, ...] = ()
 
 
+def compilable(bundle: Bundle) -> bool:
+    """Whether the bundle's kernel is one of FlyDSL's: this tier compiles no other."""
+    return bundle.kernel.repository.rstrip("/").removesuffix(".git") == FLYDSL.url
+
+
 def gather(bundle: Bundle, context: Context) -> Evidence:
     """Compile what the claims of `bundle` are about; `unavailable` where toolchain or source cannot be
     had here.
     """
+    if not compilable(bundle):
+        return unavailable(
+            f"{bundle.id}: no kernel of {FLYDSL.name}", "this tier compiles FlyDSL's kernels only"
+        )
     try:
         cache = open_cache()
         toolchain = assemble(cache, offline=context.offline)
