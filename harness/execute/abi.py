@@ -1,7 +1,7 @@
 """The state in which a wave starts: user and system SGPRs, workitem ids, kernarg bytes, entry point.
 
-The rules are LLVM's AMDGPUUsage: "Kernel Descriptor", "Initial Kernel Execution State", "Kernarg Preload", and
-"Code Object V5 Metadata" for hidden arguments. Must not know opcodes or schedules.
+The rules are LLVM's AMDGPUUsage: "Kernel Descriptor", "Initial Kernel Execution State", "Kernarg Preload",
+and "Code Object V5 Metadata" for hidden arguments. Must not know opcodes or schedules.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: symbol, workgroups (x, y, z), threads of one (x, y, z), dynamic LDS bytes, kernarg bytes with
-    pointers still to be filled in, and files with the contents of buffers that no tensor of the workload names.
+    """One kernel launch: symbol, workgroups (x, y, z), threads of one (x, y, z), dynamic LDS bytes, kernarg
+    bytes with
+    pointers still to be filled in, and files with the contents of buffers that no tensor of the workload
+    names.
     """
 
     symbol: str
@@ -98,7 +100,9 @@ def kernarg_bytes(program: Program, launch: Launch, bases: Mapping[str, int]) ->
 
 
 def state_for(program: Program, launch: Launch, groups: int) -> State:
-    """Registers and LDS for `groups` workgroups. HarnessError where the launch exceeds what the kernel declares."""
+    """Registers and LDS for `groups` workgroups. HarnessError where the launch exceeds what the kernel
+    declares.
+    """
     descriptor = program.kernel.descriptor
     limit = int(program.kernel.metadata[".max_flat_workgroup_size"])
     if not 0 < launch.threads <= limit:
@@ -108,7 +112,7 @@ def state_for(program: Program, launch: Launch, groups: int) -> State:
         )
     if descriptor.float_mode & 0xF:
         raise HarnessError(
-            f"{program.symbol}: float rounding mode {descriptor.float_mode & 0xF}, only nearest even is implemented"
+            f"{program.symbol}: float rounding mode {descriptor.float_mode & 0xF}, not to nearest even"
         )
     lds = descriptor.lds_bytes + launch.lds
     if lds > 163840:
@@ -124,8 +128,8 @@ def state_for(program: Program, launch: Launch, groups: int) -> State:
 
 
 def entry_index(program: Program) -> int:
-    """Index of the first instruction: with kernarg preload the hardware enters 256 bytes in, past the code that
-    loads the same SGPRs for firmware without preload."""
+    """Index of the first instruction: with kernarg preload the hardware enters 256 bytes in, past the code
+    that loads the same SGPRs for firmware without preload."""
     at = program.kernel.address + (256 if program.kernel.descriptor.preload else 0)
     if at not in program.index_of:
         raise HarnessError(f"{program.symbol}: no instruction at its entry point 0x{at:x}", exit_code=30)

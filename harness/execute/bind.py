@@ -1,7 +1,7 @@
 """Binds a whole program to one state: a list of functions, one an instruction, each ready to run.
 
-Decides by the table's unit; an opcode that is not in the table, or a form of one that is not implemented, gives a
-step that stops the run with its name, PC and source line when (and only when) it is reached.
+Decides by the table's unit; an opcode that is not in the table, or a form of one that is not implemented,
+gives a step that stops the run with its name, PC and source line when (and only when) it is reached.
 """
 
 from __future__ import annotations
@@ -12,21 +12,17 @@ from typing import Any
 
 import numpy as np
 
-import harness.execute.opcodes_crosslane
-import harness.execute.opcodes_float
-import harness.execute.opcodes_memory
-import harness.execute.opcodes_salu
-import harness.execute.opcodes_valu
 from harness.errors import HarnessError
 from harness.execute.bind_alu import bind_scalar, bind_vector
 from harness.execute.bind_memory import Hook, bind_memory
 from harness.execute.decode import Instruction, Program
 from harness.execute.memory import Memory
+from harness.execute.opcodes import OPS
 from harness.execute.opcodes_control import CONTROL, Action
 from harness.execute.opcodes_mfma import SHAPES, matmul
 from harness.execute.operands import fetch_scalar, fetch_vector, store_row, store_scalar, store_vector
 from harness.execute.state import Array, State
-from harness.execute.table import OPS, Op
+from harness.execute.table import Op
 
 __all__ = ["Bound", "bind_program"]
 
@@ -35,7 +31,9 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Bound:
-    """A program bound to a state. steps[i] runs instruction i and returns None, or an `Action` for control."""
+    """A program bound to a state. steps[i] runs instruction i and returns None, or an `Action` for
+    control.
+    """
 
     program: Program
     steps: tuple[Step, ...]

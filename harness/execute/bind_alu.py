@@ -132,7 +132,12 @@ def bind_vector(st: State, entry: Instruction, op: Op, *, flush32: bool = False)
         store = _vector_output(st, entry, op, kind)
         if kind in _FLOATS and (omod or clamp) and not op.name.startswith("v_bitop3"):
             store = _modified(store, omod, clamp)
-        elif clamp and kind not in ("mask", "execmask") and kind not in _FLOATS and not op.name.startswith("v_bitop3"):
+        elif (
+            clamp
+            and kind not in ("mask", "execmask")
+            and kind not in _FLOATS
+            and not op.name.startswith("v_bitop3")
+        ):
             raise KeyError("integer clamp")
         if flush32 and kind == "f32":
             store = _flushing(store)
@@ -149,7 +154,9 @@ def _flushing(store: Store) -> Store:
 
 
 def _sources(entry: Instruction) -> list[tuple[int, bool]]:
-    """Source codes in the ISA's operand order; the flag says that a code is the literal slot of FMAMK/FMAAK."""
+    """Source codes in the ISA's operand order; the flag says that a code is the literal slot of
+    FMAMK/FMAAK.
+    """
     fields = entry.fields
     special = entry.encoding.endswith(("_SDWA", "_SDWA_SDST", "_DPP16"))
     first = fields["vsrc0"] + 256 if special and "vsrc0" in fields else fields.get("src0", 128)
@@ -336,7 +343,8 @@ def _sdwa_store(st: State, entry: Instruction, number: int, kind: str) -> Store:
     return store
 
 
-# DPP (ISA document, "Data Parallel Processing"): a lane map in rows of 16, with bounds and row and bank masks.
+# DPP (ISA document, "Data Parallel Processing"): a lane map in rows of 16, with bounds and row and bank
+# masks.
 
 
 def dpp_lanes(control: int) -> tuple[Array, Array]:
@@ -392,7 +400,9 @@ def _dpp(st: State, entry: Instruction, code: int, kind: str) -> Fetch:
 
 
 def _dpp_store(st: State, entry: Instruction, number: int, kind: str) -> Store:
-    """Lanes that the row or bank mask excludes, or that have no source lane without bound control, keep theirs."""
+    """Lanes that the row or bank mask excludes, or that have no source lane without bound control, keep
+    theirs.
+    """
     lane = np.arange(64)
     rows, banks = entry.fields["row_mask"], entry.fields["bank_mask"]
     writes = ((rows >> (lane // 16)) & 1).astype(bool) & ((banks >> (lane % 16 // 4)) & 1).astype(bool)
@@ -423,7 +433,9 @@ def _packed_bits(entry: Instruction) -> tuple[int, int, int, int]:
 
 
 def _bind_packed(st: State, entry: Instruction, op: Op) -> Step:
-    """Both halves of packed operands: 16-bit halves of one register, or for f32 the two registers of a pair."""
+    """Both halves of packed operands: 16-bit halves of one register, or for f32 the two registers of a
+    pair.
+    """
     opsel, opsel_hi, neg, neg_hi = _packed_bits(entry)
     fields = entry.fields
     codes = [fields[f"src{index}"] for index in range(len(op.ins))]
@@ -487,7 +499,9 @@ def _bind_packed_mov(st: State, entry: Instruction) -> Step:
 
 
 def _bind_mix(st: State, entry: Instruction, op: Op) -> Step:
-    """V_FMA_MIX*: op_sel_hi says f16 for each operand, op_sel which half; neg_hi is the absolute value here."""
+    """V_FMA_MIX*: op_sel_hi says f16 for each operand, op_sel which half; neg_hi is the absolute value
+    here.
+    """
     opsel, opsel_hi, neg, absolute = _packed_bits(entry)
     fields = entry.fields
     fetches = []

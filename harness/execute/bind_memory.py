@@ -1,7 +1,8 @@
-"""Binds memory instructions: addresses from registers, range checks, LDS, scratch; data to and from registers.
+"""Binds memory instructions: addresses from registers, range checks, LDS, scratch; data to and from
+registers.
 
-Knows the address rules of the ISA document's memory chapters. Every access is told to the observer, where there is
-one (races, bank conflicts). Must not know schedules.
+Knows the address rules of the ISA document's memory chapters. Every access is told to the observer, where
+there is one (races, bank conflicts). Must not know schedules.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Observer(Protocol):
     def access(
         self, entry: Instruction, space: str, address: Array, mask: Array | None, size: int, kind: str
     ) -> None:
-        """`address` [waves, 64] bytes (LDS: within the workgroup) for the state's selected waves; kind r, w or a."""
+        """`address` [waves, 64] bytes (LDS: within the workgroup) for the state's selected waves; kind r,
+        w or a.
+        """
 
 
 class Hook:
@@ -65,8 +68,9 @@ def fail(st: State, entry: Instruction, fault: Fault, verb: str) -> HarnessError
     wave = int(st.ids[fault.lane // 64])
     where = f"workgroup {wave // st.per_group}, wave {wave % st.per_group}, lane {fault.lane % 64}"
     return HarnessError(
-        f"{entry.where()}: {verb} outside every buffer at 0x{fault.address:x} ({fault.size} bytes, {fault.near}); {where}",
-        remedy="the kernel or its arguments are wrong for this launch: compare the tensors' sizes with the workload",
+        f"{entry.where()}: {verb} outside every buffer at 0x{fault.address:x} "
+        f"({fault.size} bytes, {fault.near}); {where}",
+        remedy="kernel or arguments are wrong for this launch: compare the tensors' sizes with the workload",
         exit_code=30,
     )
 
@@ -121,8 +125,8 @@ def _buffer_address(
     """Byte addresses, and for each unit which lanes are in the resource's range (None: all of them).
 
     Raw buffer (stride 0): in range while offset + bytes <= num_records - soffset, for each dword on its own.
-    Structured: while index < num_records (ISA document, "Buffer range checking"). Register and instruction offset
-    are added in 32 bits and may wrap: the compiler folds additions that do.
+    Structured: while index < num_records (ISA document, "Buffer range checking"). Register and instruction
+    offset are added in 32 bits and may wrap: the compiler folds additions that do.
     """
     fields = entry.fields
     rsrc = fields["srsrc"] << 2
@@ -320,10 +324,16 @@ class Share:
 
     def __init__(self, st: State) -> None:
         self.st = st
-        self.views = {1: st.lds, 2: st.lds.view(np.uint16), 4: st.lds.view(U32), 8: st.lds.view(np.uint64)}
+        self.views: dict[int, Array] = {
+            1: st.lds,
+            2: st.lds.view(np.uint16),
+            4: st.lds.view(U32),
+            8: st.lds.view(np.uint64),
+        }
 
     def place(self, address: Array) -> Array:
-        return address + self.st.lds_base[self.st.sel][:, None]
+        base: Array = self.st.lds_base[self.st.sel][:, None]
+        return address + base
 
     def load(self, address: Array, unit: int, count: int) -> list[Array]:
         st = self.st
@@ -464,7 +474,8 @@ def _share(st: State, hook: Hook, entry: Instruction, move: Move) -> Step:
 
 
 def _to_lds(st: State, memory: Memory, hook: Hook, entry: Instruction, move: Move, address_of: Any) -> Step:
-    """Loads that write LDS at M0 + instruction offset + lane * bytes (ISA document, "Memory Buffer Load to LDS").
+    """Loads that write LDS at M0 + instruction offset + lane * bytes (ISA document, "Memory Buffer Load to
+    LDS").
 
     Lanes beyond the resource's range bring zeros.
     """

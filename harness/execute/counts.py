@@ -1,7 +1,8 @@
-"""What was executed, counted: instructions by class, bytes by width, divergence; and against a captured trace.
+"""What was executed, counted: instructions by class, bytes by width, divergence; and against a captured
+trace.
 
-Pure functions over a `Run`. The capture's `Hit` is the number of executions summed over the waves that the trace
-sampled, so it must be a sum of the profiles of waves that exist in the launch.
+Pure functions over a `Run`. The capture's `Hit` is the number of executions summed over the waves that the
+trace sampled, so it must be a sum of the profiles of waves that exist in the launch.
 """
 
 from __future__ import annotations
@@ -29,12 +30,22 @@ def class_of(entry: Instruction) -> str:
     if name.startswith(("s_cbranch", "s_branch", "s_endpgm", "s_setpc")):
         return "branch"
     unit = OPS[name].unit if name in OPS else ""
-    known = {"salu": "SALU", "vmem": "VMEM", "lds": "LDS", "smem": "SMEM", "mfma": "MFMA", "lanes": "LDS", "control": "SALU"}
+    known = {
+        "salu": "SALU",
+        "vmem": "VMEM",
+        "lds": "LDS",
+        "smem": "SMEM",
+        "mfma": "MFMA",
+        "lanes": "LDS",
+        "control": "SALU",
+    }
     return known.get(unit, "VALU")
 
 
 def summary(program: Program, run: Run) -> dict[str, Any]:
-    """Figures for evidence: instructions a wave (mean, least, most), classes, bytes moved a wave, lanes active."""
+    """Figures for evidence: instructions a wave (mean, least, most), classes, bytes moved a wave, lanes
+    active.
+    """
     per = run.executed.sum(axis=1, dtype=np.int64)
     waves = run.executed.shape[1]
     each = run.executed.sum(axis=0, dtype=np.int64)
@@ -46,7 +57,13 @@ def summary(program: Program, run: Run) -> dict[str, Any]:
         move = MOVES.get(entry.name)
         if move is not None and move.kind in ("load", "store", "atomic", "transpose"):
             width = move.unit * move.count * move.pairs
-            space = "lds" if entry.encoding.startswith("DS") else "scalar" if entry.encoding == "SMEM" else "global"
+            space = (
+                "lds"
+                if entry.encoding.startswith("DS")
+                else "scalar"
+                if entry.encoding == "SMEM"
+                else "global"
+            )
             direction = "load" if move.kind in ("load", "transpose") else move.kind
             lanes = count if space == "scalar" else int(run.lanes[entry.index])
             bytes_by[f"{space} {direction} {8 * width}"] += width * lanes
@@ -60,7 +77,9 @@ def summary(program: Program, run: Run) -> dict[str, Any]:
             "max": int(each.max()),
         },
         "classes": {name: round(count / waves, 3) for name, count in sorted(classes.items()) if count},
-        "bytes_per_wave": {name: round(count / waves, 3) for name, count in sorted(bytes_by.items()) if count},
+        "bytes_per_wave": {
+            name: round(count / waves, 3) for name, count in sorted(bytes_by.items()) if count
+        },
         "lanes_active": round(lanes_active, 4),
         "never_executed": int((per == 0).sum()),
     }
@@ -70,9 +89,10 @@ def summary(program: Program, run: Run) -> dict[str, Any]:
 class Comparison:
     """Executed counts against a capture.
 
-    equal of `instructions` agree. how: "mean" (each wave profile occurs in the same share), "mixture" (the capture is
-    a sum of `waves` wave profiles of this launch, with `parts` of them different), or "differs". first: what the
-    first instruction that differs says.
+    equal of `instructions` agree. how: "mean" (each wave profile occurs in the same share), "mixture" (the
+    capture is
+    a sum of `waves` wave profiles of this launch, with `parts` of them different), or "differs". first: what
+    the first instruction that differs says.
     """
 
     equal: int
@@ -91,7 +111,9 @@ def against_capture(program: Program, run: Run, hits: Sequence[int]) -> Comparis
     """Compare `hits` (one a captured instruction, in program order) with what was executed."""
     count = len(program.instructions)
     if len(hits) != count:
-        return Comparison(0, count, 0, "differs", 0, f"the capture has {len(hits)} instructions, the program {count}")
+        return Comparison(
+            0, count, 0, "differs", 0, f"the capture has {len(hits)} instructions, the program {count}"
+        )
     captured = np.asarray(hits, np.int64)
     waves = int(captured.max(initial=0)) if captured[0] == 0 else int(captured[0])
     per = run.executed.sum(axis=1, dtype=np.int64)

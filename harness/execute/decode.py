@@ -1,8 +1,9 @@
 """Code object bytes to instructions: which opcode, which raw encoding fields, where in the source.
 
-Decoding is tinygrad's (`tinygrad.renderer.amd`, generated from AMD's machine-readable ISA); docs/adr/0006 says
-why, and how it is checked against the assembler's listing. Only raw field values leave this module, so the rest
-of the tier does not depend on the decoder's classes. Must not know what an opcode does.
+Decoding is tinygrad's (`tinygrad.renderer.amd`, generated from AMD's machine-readable ISA); docs/adr/0006
+says
+why, and how it is checked against the assembler's listing. Only raw field values leave this module, so the
+rest of the tier does not depend on the decoder's classes. Must not know what an opcode does.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ __all__ = ["Instruction", "Program", "base_name", "decode", "with_text"]
 class Instruction:
     """One instruction.
 
-    index: its position in the program. pc: ELF virtual address; size in bytes. name: mnemonic without encoding
-    suffix (`v_add_f32`). encoding: the decoder's format (`VOP2`, `VOP3_SDST`, `SOP2_LIT`, ...). fields: raw field
+    index: its position in the program. pc: ELF virtual address; size in bytes. name: mnemonic without
+    encoding
+    suffix (`v_add_f32`). encoding: the decoder's format (`VOP2`, `VOP3_SDST`, `SOP2_LIT`, ...). fields: raw
+    field
     values by name. source: `file:line`, or "" where the code object has no line table. text: the assembler's
     line where a listing was given, else the name.
     """
@@ -72,7 +75,7 @@ def decode(hsaco: bytes, symbol: str, origin: str) -> Program:
         names = ", ".join(entry.symbol for entry in code.kernels)
         raise HarnessError(f"{origin}: no kernel {symbol}", remedy=f"it holds {names}") from None
     lines = _lines(hsaco)
-    made = []
+    made: list[Instruction] = []
     at = 0
     data = kernel.code
     while at < len(data):
@@ -86,7 +89,8 @@ def decode(hsaco: bytes, symbol: str, origin: str) -> Program:
 
 
 def with_text(program: Program, listing: Sequence[str]) -> Program:
-    """`program` with the assembler's text of each instruction, where listing and program agree in length and names.
+    """`program` with the assembler's text of each instruction, where listing and program agree in length and
+    names.
 
     The assembler adds `s_nop` for alignment that its text does not show; such a listing is left out.
     """
@@ -141,7 +145,8 @@ def _decode_one(data: bytes, pc: int, origin: str) -> tuple[str, str, int, Mappi
 
 
 def _lines(hsaco: bytes) -> list[tuple[int, str]]:
-    """(address, `file:line`) in address order, from the code object's DWARF line table; empty where it has none.
+    """(address, `file:line`) in address order, from the code object's DWARF line table; empty where it has
+    none.
 
     Line 0 means that the compiler knows no line; the preceding entry stays in force.
     """

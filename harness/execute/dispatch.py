@@ -1,7 +1,7 @@
 """Executes a recorded launch: code object and buffers in, outputs, counts and findings out.
 
-The one entry for everything above: batches workgroups, chooses a schedule, attaches watchers. Must not know claims,
-bundles or torch.
+The one entry for everything above: batches workgroups, chooses a schedule, attaches watchers. Must not know
+claims, bundles or torch.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def dispatch(
 ) -> Run:
     """Execute `workgroups` (flat ids; None: the whole grid) of `launch`.
 
-    buffers: 1-D bytes by the names that the launch's pointers use; written in place where their size is a multiple
-    of 16, and copied back otherwise. watcher: makes a watcher for each batch. HarnessError as
+    buffers: 1-D bytes by the names that the launch's pointers use; written in place where their size is a
+    multiple of 16, and copied back otherwise. watcher: makes a watcher for each batch. HarnessError as
     `Machine.run` raises it; the buffers then hold what was written so far.
     """
     import time
@@ -99,9 +99,9 @@ def dispatch(
         finally:
             seconds += time.perf_counter() - before
             for buffer in memory.buffers:
-                data = buffers.get(buffer.name)
-                if data is not None and buffer.data is not data and not np.shares_memory(buffer.data, data):
-                    data[:] = buffer.data[: buffer.nbytes]
+                given = buffers.get(buffer.name)
+                if given is not None and not np.shares_memory(buffer.data, given):
+                    given[:] = buffer.data[: buffer.nbytes]
         executed.append(counts.executed)
         lanes += counts.lanes
         barriers += counts.barriers

@@ -1,6 +1,7 @@
 """Float arithmetic as the hardware rounds it, over numpy arrays: fused multiply-add, min/max, small formats.
 
-Pure functions; no opcode names. Formats: bf16 as uint16 bits, OCP fp8 e4m3fn and e5m2, MX fp6 and fp4 as codes.
+Pure functions; no opcode names. Formats: bf16 as uint16 bits, OCP fp8 e4m3fn and e5m2, MX fp6 and fp4 as
+codes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def flush(a: Any) -> Any:
 def fma32(a: Any, b: Any, c: Any) -> Any:
     """float32 a*b + c with one rounding.
 
-    The product is exact in float64. The float64 sum is rounded once and then again to float32, which is wrong only
+    The product is exact in float64. The float64 sum is rounded once and then again to float32, which is
+    wrong only
     where the first rounding lands on a tie of the second; there the sum is rounded to odd first (Boldo and
     Melquiond, "Emulation of FMA and correctly rounded sums", 2008), for which 53 bits suffice.
     """
@@ -51,7 +53,8 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
     c = np.asarray(c).astype(F64)
     s = np.asarray(p + c)
     bits = s.view(U64)
-    # A tie of a normal result has the low 29 bits 100...0; where the result is denormal any pattern may be one.
+    # A tie of a normal result has the low 29 bits 100...0; where the result is denormal any pattern may be
+    # one.
     risky = ((bits & U64(0x1FFFFFFF)) == U64(0x10000000)) | (np.abs(s) < 2.0**-126)
     if risky.any():
         s = np.where(risky, _to_odd(p, c, s), s)
@@ -90,7 +93,9 @@ def fma64(a: Any, b: Any, c: Any) -> Any:
 
 
 def fma16(a: Any, b: Any, c: Any) -> Any:
-    """float16 a*b + c with one rounding: exact in float64 up to its 53 bits, rounded to odd where that matters."""
+    """float16 a*b + c with one rounding: exact in float64 up to its 53 bits, rounded to odd where that
+    matters.
+    """
     p = np.multiply(a, b, dtype=F64)
     c = np.asarray(c).astype(F64)
     s = p + c
@@ -137,7 +142,8 @@ def bf16_value(bits: Any) -> Any:
 
 @cache
 def decode_table(name: str) -> Any:
-    """float32 value of every code of a small format: fp8 (OCP e4m3fn), bf8 (OCP e5m2), fp6 (e2m3), bf6 (e3m2), fp4.
+    """float32 value of every code of a small format: fp8 (OCP e4m3fn), bf8 (OCP e5m2), fp6 (e2m3), bf6
+    (e3m2), fp4.
 
     OCP 8-bit Floating Point Specification and OCP Microscaling Formats (MX) Specification v1.0.
     """
@@ -166,7 +172,8 @@ def decode_table(name: str) -> Any:
 def encode_fp8(a: Any, name: str = "fp8") -> Any:
     """float32 to fp8 codes (uint32), to nearest even, as V_CVT_PK_FP8_F32 does it.
 
-    fp8 (e4m3fn) has no infinity: without clamping, a value that rounds beyond 448 gives NaN; bf8 gives infinity.
+    fp8 (e4m3fn) has no infinity: without clamping, a value that rounds beyond 448 gives NaN; bf8 gives
+    infinity.
     """
     exponent_min, mantissa, top = {"fp8": (-6, 3, 448.0), "bf8": (-14, 2, 57344.0)}[name]
     x = np.asarray(a, F32).astype(F64)

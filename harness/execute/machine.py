@@ -1,6 +1,7 @@
 """Runs a batch of workgroups: many waves step together while they are at the same instruction.
 
-Waves at one PC form a convoy; a branch that they take differently splits it, and convoys at the same PC join again
+Waves at one PC form a convoy; a branch that they take differently splits it, and convoys at the same PC join
+again
 (the one furthest behind runs first). Knows control flow, barriers, budgets and counts; must not know opcodes.
 """
 
@@ -153,8 +154,8 @@ class Machine:
             state = "waits at the barrier" if st.blocked[wave] else "ended" if st.done[wave] else "runs"
             said.append(f"wave {k} {state}, {entry.where()}")
         raise HarnessError(
-            f"{self.program.symbol}: deadlock: a barrier that not all waves of workgroup {self.labels[group]} reach: "
-            + "; ".join(said),
+            f"{self.program.symbol}: deadlock: a barrier that not all waves of workgroup "
+            f"{self.labels[group]} reach: {'; '.join(said)}",
             remedy="every wave of a workgroup must execute every barrier",
             exit_code=30,
         )
@@ -290,7 +291,8 @@ class Machine:
             raise HarnessError(
                 f"{self.program.symbol}: endless: workgroup {group}, wave {k} executed {used} instructions; "
                 f"it stands at {entry.where()}",
-                remedy="raise --budget if the kernel is that long; a loop that waits for another workgroup needs it in the same batch",
+                remedy="raise --budget if the kernel is that long; a loop that waits for another workgroup "
+                "needs it in the same batch",
                 exit_code=30,
             )
 
@@ -300,7 +302,8 @@ class Machine:
         groups = sorted({self.labels[int(w) // st.per_group] for w in st.ids})
         waves = sorted({int(w) % st.per_group for w in st.ids})
         active = int(np.count_nonzero(st.mask))
-        return f"0x{entry.pc:x} wg {_ranges(groups)} waves {_ranges(waves)} lanes {active} {entry.text or entry.name} {entry.source}"
+        who = f"wg {_ranges(groups)} waves {_ranges(waves)} lanes {active}"
+        return f"0x{entry.pc:x} {who} {entry.text or entry.name} {entry.source}"
 
 
 def _ranges(values: list[Any]) -> str:

@@ -51,7 +51,9 @@ class Memory:
         self.buffers: list[Buffer] = []
 
     def add(self, name: str, data: NDArray[np.uint8], *, copy: bool = False, writable: bool = True) -> Buffer:
-        """A buffer over `data` (1-D bytes); in place where it can be, else (`copy`, or an odd size) over a copy."""
+        """A buffer over `data` (1-D bytes); in place where it can be, else (`copy`, or an odd size) over
+        a copy.
+        """
         nbytes = int(data.size)
         if copy or nbytes % 16 or not data.flags.c_contiguous:
             padded = np.zeros(-(-max(nbytes, 1) // 16) * 16, np.uint8)
@@ -142,7 +144,9 @@ class Memory:
         return out
 
     def store(self, address: Array, mask: Array | None, unit: int, values: list[Array]) -> None:
-        """Store consecutive units at each address; where lanes coincide the last one stays. Raises `Fault`."""
+        """Store consecutive units at each address; where lanes coincide the last one stays. Raises
+        `Fault`.
+        """
         for buffer, lanes, offset in self._check(address, mask, unit * len(values)):
             if not buffer.writable:
                 lane = 0 if lanes is None else int(lanes[0])

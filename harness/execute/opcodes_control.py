@@ -1,6 +1,7 @@
 """Program flow, waits and hints: which opcodes do what to a wave's progress.
 
-References: CDNA4 ISA, "SOPP Instructions", "SOP1 Instructions" (S_SETPC, S_GETPC). Waits matter to the race detector
+References: CDNA4 ISA, "SOPP Instructions", "SOP1 Instructions" (S_SETPC, S_GETPC). Waits matter to the race
+detector
 only: every step is complete when the next begins. Hints (priority, sleep, cache control) change no result.
 """
 
@@ -22,8 +23,8 @@ __all__ = ["CONTROL", "Action"]
 class Action:
     """What a control step asks of the machine: end, barrier, wait, branch, split or jump.
 
-    target: index of the instruction to go on at; taken: which selected waves go there (split); addresses: byte
-    addresses (jump); value: the immediate.
+    target: index of the instruction to go on at; taken: which selected waves go there (split); addresses:
+    byte addresses (jump); value: the immediate.
     """
 
     kind: str

@@ -1,6 +1,7 @@
 """Opcodes that move values between lanes. Arrays are [waves, 64]; every function is pure.
 
-References: CDNA4 ISA, "VOP1/VOP3 Instructions" (permlane swaps, readlane), "DS Instructions" (swizzle, bpermute).
+References: CDNA4 ISA, "VOP1/VOP3 Instructions" (permlane swaps, readlane), "DS Instructions" (swizzle,
+bpermute).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ __all__ = ["bpermute", "permlane_swap", "permute", "swizzle_lanes"]
 
 
 def permlane_swap(rows: int) -> Any:
-    """V_PERMLANE{16,32}_SWAP_B32: odd rows of `rows` lanes of the first exchange with even rows of the second."""
+    """V_PERMLANE{16,32}_SWAP_B32: odd rows of `rows` lanes of the first exchange with even rows of the
+    second.
+    """
 
     def run(a: Any, b: Any) -> Any:
         shape = (*a.shape[:-1], 64 // rows // 2, 2, rows)
@@ -52,7 +55,8 @@ _swap_name(32)
 def swizzle_lanes(offset: int) -> Any:
     """Source lane of each lane for DS_SWIZZLE_B32's offset field.
 
-    Bit 15 set: quad permute by offset[7:0]; else within 32 lanes ((lane & and) | or) ^ xor with and offset[4:0],
+    Bit 15 set: quad permute by offset[7:0]; else within 32 lanes ((lane & and) | or) ^ xor with and
+    offset[4:0],
     or offset[9:5], xor offset[14:10]. KeyError for the FFT and rotate modes, which no compiler here emits.
     """
     lane = np.arange(64)
@@ -70,7 +74,9 @@ def swizzle(value: Any, active: Any, offset: int) -> Any:
 
 
 def bpermute(index: Any, value: Any, active: Any, offset: int) -> Any:
-    """DS_BPERMUTE_B32: lane i takes the value of lane (index + offset) / 4 mod 64; 0 where that is inactive."""
+    """DS_BPERMUTE_B32: lane i takes the value of lane (index + offset) / 4 mod 64; 0 where that is
+    inactive.
+    """
     source = ((index + U32(offset)) >> U32(2)) & U32(63)
     source = source.astype(np.int64)
     got = np.take_along_axis(value, source, axis=1)

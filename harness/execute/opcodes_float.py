@@ -1,7 +1,7 @@
 """Vector ALU opcodes on floats. Arrays are [waves, 64]; operands arrive with neg and abs applied.
 
-References: CDNA4 ISA, "VOP1/VOP2/VOP3A/VOP3P Instructions". Transcendental opcodes have a documented error of 1 ULP
-on the hardware and flush denormals; here they are rounded correctly from float64 and flush too.
+References: CDNA4 ISA, "VOP1/VOP2/VOP3A/VOP3P Instructions". Transcendental opcodes have a documented error
+of 1 ULP on the hardware and flush denormals; here they are rounded correctly from float64 and flush too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _simple(name: str, signature: str, reference: str, function: Any, unit: str 
     valu(name, signature, reference, unit)(function)
 
 
-_ADD = {
+_ADD: dict[str, Any] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "subrev": lambda a, b: b - a,
@@ -181,21 +181,20 @@ def v_div_scale_f32(a: Any, b: Any, c: Any) -> Any:
     zero = (b == 0) | (c == 0)
     eb, ec = _exponent(b).astype(I32), _exponent(c).astype(I32)
     scaled = np.ldexp(a.astype(F64), 64).astype(F32)
-    denormal = lambda x: (np.abs(x) < F32(2.0**-126)) & (x != 0)  # noqa: E731
     r64, rb = c.astype(F64) / b.astype(F64), 1.0 / b.astype(F64)
     tiny_quotient = (np.abs(r64) < 2.0**-126) & (r64 != 0)
     tiny_reciprocal = (np.abs(rb) < 2.0**-126) & (rb != 0)
     is_b, is_c = a == b, a == c
     big = (ec - eb) >= 96
     flag = ~zero & (
-        big | (~denormal(b) & ((tiny_reciprocal & tiny_quotient) | (~tiny_reciprocal & tiny_quotient)))
+        big | (~_denormal(b) & ((tiny_reciprocal & tiny_quotient) | (~tiny_reciprocal & tiny_quotient)))
     )
     # The branches in the document's order: first that applies decides.
     out = np.where(ec <= 23, scaled, a)
     out = np.where(tiny_quotient, np.where(is_c, scaled, a), out)
     out = np.where(tiny_reciprocal, np.ldexp(a.astype(F64), -64).astype(F32), out)
     out = np.where(tiny_reciprocal & tiny_quotient, np.where(is_b, scaled, a), out)
-    out = np.where(denormal(b), scaled, out)
+    out = np.where(_denormal(b), scaled, out)
     out = np.where(big, np.where(is_b, scaled, a), out)
     return np.where(zero, F32(np.nan), out), flag
 

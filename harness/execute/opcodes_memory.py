@@ -1,7 +1,7 @@
 """Memory opcodes as data: what each moves, and the pure functions of atomics and transposed reads.
 
-References: CDNA4 ISA, "Vector Memory Buffer Instructions", "Flat Memory Instructions", "Data Share Instructions",
-"Scalar Memory Instructions".
+References: CDNA4 ISA, "Vector Memory Buffer Instructions", "Flat Memory Instructions", "Data Share
+Instructions", "Scalar Memory Instructions".
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ U16, U32, U64, I32, I64 = np.uint16, np.uint32, np.uint64, np.int32, np.int64
 class Move:
     """One memory opcode.
 
-    kind: load, store, atomic or transpose. unit: bytes of one memory unit; count: units a lane; pairs 2 for the
-    READ2 and WRITE2 forms, whose two addresses are `stride` units apart per offset step. signed: sign-extend a
-    load. half: 0 or 1 for D16 forms (that half of the register, the other kept), None else.
+    kind: load, store, atomic or transpose. unit: bytes of one memory unit; count: units a lane; pairs 2 for
+    the
+    READ2 and WRITE2 forms, whose two addresses are `stride` units apart per offset step. signed: sign-extend
+    a load. half: 0 or 1 for D16 forms (that half of the register, the other kept), None else.
     """
 
     kind: str
@@ -237,8 +238,8 @@ for _unit, _type in ((4, "b32"), (8, "b64")):
 def transpose_read(words: list[Any], bits: int) -> list[Any]:
     """DS_READ_B64_TR_B{16,8,4}: within 16 lanes, rows become columns.
 
-    words: the 64 bits that each lane read, as two uint32 [waves, 64]. With n = 64 / bits elements a lane, 16 lanes
-    hold n rows of 16 elements (16 / n lanes a row); lane i receives column i, one element of each row.
+    words: the 64 bits that each lane read, as two uint32 [waves, 64]. With n = 64 / bits elements a lane, 16
+    lanes hold n rows of 16 elements (16 / n lanes a row); lane i receives column i, one element of each row.
     """
     n = 64 // bits
     data = np.ascontiguousarray(np.stack(words, axis=-1))

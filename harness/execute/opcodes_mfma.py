@@ -1,10 +1,11 @@
-"""Matrix opcodes. Operands are registers as a list of uint32 [waves, 64]; the result is a list of float32 [waves, 64].
+"""Matrix opcodes. Operands are registers as a list of uint32 [waves, 64]; the result is a list of float32
+[waves, 64].
 
-Layouts (CDNA4 ISA, "Matrix Arithmetic Instructions", and AMD's Matrix Instruction Calculator): with R rows in a
-block of 16 or 32, lane l holds row (A) or column (B) l mod R, and the k indices of group l div R, consecutive in
-the registers. The result has column l mod R; its rows are 4 * (l div R) + r in 16x16, and
-8 * (r div 4) + 4 * (l div 32) + r mod 4 in 32x32. Products are exact and summed in float64, then rounded once; the
-hardware's own order and width of accumulation is not documented.
+Layouts (CDNA4 ISA, "Matrix Arithmetic Instructions", and AMD's Matrix Instruction Calculator): with R rows
+in a block of 16 or 32, lane l holds row (A) or column (B) l mod R, and the k indices of group l div R,
+consecutive in the registers. The result has column l mod R; its rows are 4 * (l div R) + r in 16x16, and
+8 * (r div 4) + 4 * (l div 32) + r mod 4 in 32x32. Products are exact and summed in float64, then rounded
+once; the hardware's own order and width of accumulation is not documented.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _REFERENCE = "Matrix Arithmetic Instructions (VOP3P-MAI)"
 
 @dataclass(frozen=True)
 class Matrix:
-    """Shape of one matrix opcode: rows x rows result, depth k, element formats of A and B; blocks of old forms.
+    """Shape of one matrix opcode: rows x rows result, depth k, element formats of A and B; blocks of old
+    forms.
 
     Format "f8f6f4": the instruction's CBSZ and BLGP fields choose. kind: "f32" or "i32" accumulators.
     """
@@ -79,7 +81,9 @@ def _operand(values: Any, rows: int) -> Any:
 def matmul(
     shape: Matrix, a: list[Any], b: list[Any], c: list[Any], formats: tuple[str, str], scales: Any = None
 ) -> list[Any]:
-    """D = A B + C. `scales`: (A, B) e8m0 bytes [waves, 64], one for each lane's own block of elements, or None."""
+    """D = A B + C. `scales`: (A, B) e8m0 bytes [waves, 64], one for each lane's own block of elements, or
+    None.
+    """
     rows = shape.rows
     per_lane = shape.depth * rows // 64
     with np.errstate(all="ignore"):

@@ -1,6 +1,7 @@
 """Scalar ALU opcodes. Arrays are [waves]; conditions are bool [waves].
 
-References: CDNA4 ISA, "SOP2/SOPK/SOP1/SOPC Instructions"; each function's comment names what is easy to get wrong.
+References: CDNA4 ISA, "SOP2/SOPK/SOP1/SOPC Instructions"; each function's comment names what is easy to get
+wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Vector ALU opcodes on integers, and conversions between integers and floats. Arrays are [waves, 64].
 
-References: CDNA4 ISA, "VOP1/VOP2/VOP3A/VOPC Instructions"; comments name what is easy to get wrong. Shift counts use
-their low bits only; REV forms take the count first.
+References: CDNA4 ISA, "VOP1/VOP2/VOP3A/VOPC Instructions"; comments name what is easy to get wrong. Shift
+counts use their low bits only; REV forms take the count first.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ for _byte in range(4):
         f"v_cvt_f32_ubyte{_byte}",
         "f32 = u32",
         _1,
-        lambda a, shift=U32(8 * _byte): ((a >> shift) & U32(0xFF)).astype(F32),
+        lambda a, shift=8 * _byte: ((a >> U32(shift)) & U32(0xFF)).astype(F32),
     )
 
 
@@ -388,7 +388,8 @@ for _name, _function in {"add": lambda a, b: a + b, "sub": lambda a, b: a - b}.i
     _simple(f"v_pk_{_name}_i16", "u16 = u16, u16", _P, _function, "packed")
 _simple("v_mul_lo_u16", "u16 = u16, u16", _2, lambda a, b: a * b)
 _simple("v_pk_mul_lo_u16", "u16 = u16, u16", _P, lambda a, b: a * b, "packed")
-for _name, _function in {"min": np.minimum, "max": np.maximum}.items():
+_EXTREMES: dict[str, Any] = {"min": np.minimum, "max": np.maximum}
+for _name, _function in _EXTREMES.items():
     for _kind in ("i16", "u16"):
         _simple(f"v_{_name}_{_kind}", f"{_kind} = {_kind}, {_kind}", _2, _function)
         _simple(f"v_pk_{_name}_{_kind}", f"{_kind} = {_kind}, {_kind}", _P, _function, "packed")

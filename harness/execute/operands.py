@@ -1,8 +1,9 @@
-"""Operands: from raw source codes to functions that fetch arrays, and from destination codes to ones that store.
+"""Operands: from raw source codes to functions that fetch arrays, and from destination codes to ones that
+store.
 
 The codes are those of the ISA document's operand tables. A fetch returns [waves, 64] for vector registers,
-[waves, 1] for scalar ones in a vector instruction, [waves] in a scalar instruction, and a 0-d array for constants;
-numpy's broadcasting does the rest. Must not know opcodes.
+[waves, 1] for scalar ones in a vector instruction, [waves] in a scalar instruction, and a 0-d array for
+constants; numpy's broadcasting does the rest. Must not know opcodes.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ _VIEW = {
 def constant(code: int, kind: str, literal: int | None) -> Any:
     """The 0-d array of an inline constant or literal, typed as `kind`; None where `code` names no constant.
 
-    Integers are sign-extended; a float constant has the bits of its type; a literal is 32 bits, zero-extended to
-    u64, sign-extended to i64, the high half of an f64.
+    Integers are sign-extended; a float constant has the bits of its type; a literal is 32 bits,
+    zero-extended to u64, sign-extended to i64, the high half of an f64.
     """
     bits: int
     wide = kind in _WIDE
@@ -246,8 +247,8 @@ def store_row(st: State, row: Array) -> Store:
 def store_vector(st: State, number: int, kind: str, *, acc: bool = False, half: int | None = None) -> Store:
     """A vector destination under EXEC.
 
-    16-bit results: `half` None writes the low half and zeroes the high one (what gfx9 does), 0 or 1 writes one half
-    and keeps the other.
+    16-bit results: `half` None writes the low half and zeroes the high one (what gfx9 does), 0 or 1 writes
+    one half and keeps the other.
     """
     number += st.accum_offset if acc else 0
     _within(st, number, 2 if kind in _WIDE else 1)

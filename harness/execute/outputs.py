@@ -24,7 +24,7 @@ def buffers_of(tensors: Mapping[str, Any], launch: Launch) -> dict[str, NDArray[
     out: dict[str, NDArray[np.uint8]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().nbytes():
-            raw = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+            raw = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
             out[name] = raw.numpy()
     for name, path in launch.files.items():
         out[name] = np.fromfile(path, np.uint8)
@@ -53,7 +53,8 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Errors of each output against its reference, in float64; `masks` limits them to some elements.
 
-    Gives elements, max_abs_error, max_rel_error (of the largest reference), cosine, worst (largest error as a share of
+    Gives elements, max_abs_error, max_rel_error (of the largest reference), cosine, worst (largest error as
+    a share of
     the allowed one) and passed. An element that is NaN or infinite where the reference is not fails.
     """
     import torch
@@ -70,7 +71,8 @@ def compare(
             continue
         same = (got == want) | (torch.isnan(got) & torch.isnan(want))
         error = torch.where(same, torch.zeros_like(got), (got - want).abs())
-        allowed = tolerance.atol + tolerance.rtol * want.abs()
+        atol, rtol = tolerance.special.get(name, (tolerance.atol, tolerance.rtol))
+        allowed = atol + rtol * want.abs()
         if name in tolerance.exact:
             allowed = torch.zeros_like(want)
         good = same | (error <= allowed)
@@ -81,14 +83,14 @@ def compare(
             "elements": int(got.numel()),
             "max_abs_error": _number(error.max()),
             "max_rel_error": _number(error.max() / size),
-            "cosine": _number(cosine),
+            "cosine": _number(cosine, 9),
             "worst": _number(share.max()),
             "passed": bool(good.all()),
         }
     return out
 
 
-def _number(value: Any) -> float | None:
-    """A float with 6 significant digits, None where it is no number (JSON has none)."""
+def _number(value: Any, digits: int = 6) -> float | None:
+    """A float with some significant digits, None where it is no number (JSON has none)."""
     number = float(value)
-    return float(f"{number:.6g}") if np.isfinite(number) else None
+    return float(f"{number:.{digits}g}") if np.isfinite(number) else None

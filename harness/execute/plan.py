@@ -1,7 +1,7 @@
 """What to execute for a bundle: which workloads, at which size, how many workgroups.
 
-A size is reduced only in dimensions that set how many workgroups there are and that the kernel's code does not
-depend on; the code object's hash is compared with the full one where both were compiled. Pure.
+A size is reduced only in dimensions that set how many workgroups there are and that the kernel's code does
+not depend on; the code object's hash is compared with the full one where both were compiled. Pure.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Item:
     workgroups: int | None
 
 
-def plan(bundle: Bundle, module: KernelModule, only: str | None = None) -> tuple[tuple[Item, ...], dict[str, str]]:
+def plan(
+    bundle: Bundle, module: KernelModule, only: str | None = None
+) -> tuple[tuple[Item, ...], dict[str, str]]:
     """The launches for the claims of `bundle`, and workload -> why not for those that cannot be resolved."""
     wanted = []
     for claim in bundle.claims:

@@ -1,7 +1,9 @@
 """Races between the waves of one workgroup, found by happens-before on one execution.
 
-Two accesses to one byte by different waves, one of them a plain write, are ordered only if a barrier stands between
-them and the earlier one was waited for (S_WAITCNT) before it: LDS and vector memory operations of different waves
+Two accesses to one byte by different waves, one of them a plain write, are ordered only if a barrier stands
+between
+them and the earlier one was waited for (S_WAITCNT) before it: LDS and vector memory operations of different
+waves
 may be reordered until their counter says that they are done (LLVM AMDGPUUsage, "Memory Model gfx942"). So an
 access spans the barrier intervals from its issue to its wait, and two accesses race if their spans share an
 interval. Within one wave the same holds for LDS filled by a load that was not waited for.
@@ -47,7 +49,8 @@ class Site:
 class Race:
     """Two unordered accesses. `first` came first in the observed execution. epoch: barrier interval, from 0.
 
-    reason: "no barrier between", or "no wait before the barrier". count: bytes or words at which this pair meets.
+    reason: "no barrier between", or "no wait before the barrier". count: bytes or words at which this pair
+    meets.
     """
 
     space: str
@@ -219,12 +222,15 @@ class RaceDetector:
             if access.size % 4 or int(np.bitwise_or.reduce(access.address, axis=None)) & 3:
                 grain = 1
                 break
-        cells, waves, kinds, numbers = [], [], [], []
-        for number, access in enumerate(accesses):
+        cells: list[Array] = []
+        waves: list[Array] = []
+        kinds: list[Array] = []
+        numbers: list[Array] = []
+        for at, access in enumerate(accesses):
             cell, wave = _cells(access, grain)
             cells.append(cell)
             waves.append(wave)
-            numbers.append(np.full(cell.size, number, np.int32))
+            numbers.append(np.full(cell.size, at, np.int32))
             kinds.append(np.full(cell.size, "rwa".index(access.kind), np.int8))
         cell, wave = np.concatenate(cells), np.concatenate(waves)
         if cell.size == 0:
@@ -237,10 +243,10 @@ class RaceDetector:
         written = np.maximum.reduceat((kind == 1).astype(np.int8), starts) == 1
         mixed = (np.maximum.reduceat(kind, starts) == 2) & (np.minimum.reduceat(kind, starts) == 0)
         ends = np.append(starts[1:], cell.size)
-        for at in np.flatnonzero(several & (written | mixed)):
+        for start in np.flatnonzero(several & (written | mixed)):
             if len(self.found) >= _LIMIT:
                 return
-            span = slice(int(starts[at]), int(ends[at]))
+            span = slice(int(starts[start]), int(ends[start]))
             self._pairs(group, accesses, int(cell[span.start]) * grain, wave[span], kind[span], number[span])
 
     def _pairs(

@@ -1,7 +1,7 @@
 """Launches of a kernel module, recorded in a process of their own and kept in the cache.
 
-The recording itself is `harness.compile.launch`; this finds it again while nothing that it depends on has changed.
-Knows directories and processes. Must not know claims.
+The recording itself is `harness.compile.launch`; this finds it again while nothing that it depends on has
+changed. Knows directories and processes. Must not know claims.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Recorded:
 
 
 def record_launch(request: CompileRequest, toolchain: Toolchain, cache: Cache) -> Recorded:
-    """Record the launches of `request`, or find them. HarnessError with the process's own words where that fails."""
+    """Record the launches of `request`, or find them. HarnessError with the process's own words where
+    that fails.
+    """
     place = cache.root / "launches" / _key(request, toolchain)
     if not (place / "result.json").is_file():
         with write_errors(cache.root):
@@ -71,7 +73,8 @@ def load_recorded(place: Path) -> Recorded:
 
 def _launch(entry: dict[str, Any], place: Path) -> Launch:
     pointers = tuple(
-        Pointer(item["offset"], item.get("tensor") or item["file"], item["byte"]) for item in entry["pointers"]
+        Pointer(item["offset"], item.get("tensor") or item["file"], item["byte"])
+        for item in entry["pointers"]
     )
     files = {item["file"]: place / item["file"] for item in entry["pointers"] if "file" in item}
     grid, block = (tuple(int(value) for value in entry[name]) for name in ("grid", "block"))
@@ -131,4 +134,6 @@ def _run(request: CompileRequest, toolchain: Toolchain, work: Path) -> None:
     error = json.loads(result.read_text())["error"] if result.is_file() else None
     if not result.is_file() or error:
         last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
-        raise HarnessError(f"{request.module}: its launch could not be recorded: {error or last}", exit_code=50)
+        raise HarnessError(
+            f"{request.module}: its launch could not be recorded: {error or last}", exit_code=50
+        )

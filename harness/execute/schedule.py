@@ -1,7 +1,7 @@
 """Orders in which the waves of a workgroup may run. Each is legal: a wave stops only at barriers and its end.
 
-A schedule gives the turns of each round; every workgroup of a batch runs the same turns, so results do not depend
-on how workgroups are batched. A round ends when its turns are over; then full barriers open. Pure.
+A schedule gives the turns of each round; every workgroup of a batch runs the same turns, so results do not
+depend on how workgroups are batched. A round ends when its turns are over; then full barriers open. Pure.
 """
 
 from __future__ import annotations

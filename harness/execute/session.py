@@ -1,4 +1,5 @@
-"""One workload executed again and again: fresh inputs each time, under one schedule or another, watched or not.
+"""One workload executed again and again: fresh inputs each time, under one schedule or another, watched or
+not.
 
 Knows the kernel file, the recorded launches and the machine. Must not know bundles or claims.
 """
@@ -33,7 +34,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Found:
-    """Races of one launch. witness: the schedule that turned one into another result, and how far off it was."""
+    """Races of one launch. witness: the schedule that turned one into another result, and how far off it
+    was.
+    """
 
     watched: int
     races: tuple[Race, ...]
@@ -54,7 +57,12 @@ class Found:
             }
             for race in self.races
         ]
-        return {"workgroups": self.watched, "found": sites, "witness": self.witness, "tried": list(self.tried)}
+        return {
+            "workgroups": self.watched,
+            "found": sites,
+            "witness": self.witness,
+            "tried": list(self.tried),
+        }
 
 
 class Session:
@@ -112,7 +120,8 @@ class Session:
     def races(self, chosen: Sequence[Sequence[int]]) -> list[Found]:
         """Watch the workgroups `chosen`, and look for the smallest schedule in which a race shows.
 
-        A race without a barrier between its two accesses is tried with each of its waves ahead in its interval.
+        A race without a barrier between its two accesses is tried with each of its waves ahead in its
+        interval.
         """
         detectors: list[RaceDetector] = []
 
@@ -156,10 +165,15 @@ class Session:
                     worst = [entry["worst"] for entry in numbers.values()]
                     return {
                         "schedule": schedule.name,
-                        "says": f"wave {site.wave} runs alone to its next barrier in interval {race.epoch}, then the others",
+                        "says": f"wave {site.wave} runs alone to its next barrier in interval {race.epoch}, "
+                        "then the others",
                         "passed": all(entry["passed"] for entry in numbers.values()),
                         "worst": None if None in worst else max(worst, default=0.0),
-                        "max_abs_error": max((e["max_abs_error"] or 0.0 for e in numbers.values()), default=0.0),
-                        "max_rel_error": max((e["max_rel_error"] or 0.0 for e in numbers.values()), default=0.0),
+                        "max_abs_error": max(
+                            (e["max_abs_error"] or 0.0 for e in numbers.values()), default=0.0
+                        ),
+                        "max_rel_error": max(
+                            (e["max_rel_error"] or 0.0 for e in numbers.values()), default=0.0
+                        ),
                     }, tuple(tried)
         return None, tuple(tried)

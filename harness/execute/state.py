@@ -1,8 +1,8 @@
 """Registers, masks and LDS of many waves at once.
 
-Every array has a wave axis: vector registers are [register, wave, 64 lanes], scalar ones [register, wave]. One
-`State` holds all waves of a batch of workgroups; `select` names those that execute the next instruction. Knows
-shapes only; must not know opcodes, memory or schedules.
+Every array has a wave axis: vector registers are [register, wave, 64 lanes], scalar ones [register, wave].
+One `State` holds all waves of a batch of workgroups; `select` names those that execute the next instruction.
+Knows shapes only; must not know opcodes, memory or schedules.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def bits_of(lanes: Array) -> tuple[Array, Array]:
 class State:
     """Waves of `groups` workgroups of `per_group` waves each; wave k of group g is index g * per_group + k.
 
-    vgprs: rows of the vector file, arch and acc together; accum_offset: first row of the acc ones. lds_bytes of
-    each workgroup, scratch_bytes of each lane.
+    vgprs: rows of the vector file, arch and acc together; accum_offset: first row of the acc ones. lds_bytes
+    of each workgroup, scratch_bytes of each lane.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ class Op:
     """One opcode. unit: salu, valu, packed, crosslane, mfma, vmem, smem, lds or control.
 
     outs, ins: operand types. function: pure, arrays in, arrays out (a tuple for more than one output).
-    reference: section of the ISA document, and what of it matters here. implicit: registers read or written that
-    no field names (`vcc`, `scc`, `exec`, `m0`, `dst` for an accumulator that is also the destination).
+    reference: section of the ISA document, and what of it matters here. implicit: registers read or written
+    that no field names (`vcc`, `scc`, `exec`, `m0`, `dst` for an accumulator that is also the destination).
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The execute tier: runs the compiled binary of a bundle's launches on this CPU and writes down what it did.
 
-It gathers; `harness.kinds` judges. The evidence has the shape of schema/executed.schema.json and holds no time and
-no path, so that gathering again under the same pins gives the same bytes.
+It gathers; `harness.kinds` judges. The evidence has the shape of schema/executed.schema.json and holds no
+time and no path, so that gathering again under the same pins gives the same bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness.pins import load as load_pins
 from harness.sources import FLYDSL, SourceTree, obtain, verify
 from harness.tiers import Context, Evidence, unavailable
 
-__all__ = ["SEED", "execute_item", "gather", "record_item"]
+__all__ = ["SEED", "execute_item", "gather", "record_item", "recorded_session"]
 
 SEED = 0
 """Of the inputs and of the sampled workgroups, where the command line names none."""
@@ -41,9 +41,11 @@ RACE_GROUPS = 2
 
 
 def gather(bundle: Bundle, context: Context) -> Evidence:
-    """Execute what the claims of `bundle` are about; `unavailable` where toolchain, decoder or source cannot be had.
+    """Execute what the claims of `bundle` are about; `unavailable` where toolchain, decoder or source cannot
+    be had.
 
-    A launch that fails (an opcode that is missing, an access outside every buffer, ...) is a record with `error`.
+    A launch that fails (an opcode that is missing, an access outside every buffer, ...) is a record with
+    `error`.
     """
     try:
         cache = open_cache()
@@ -89,6 +91,20 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
     }
 
 
+def recorded_session(bundle: Bundle, context: Context) -> Session:
+    """A session on the first planned launch of `bundle` (of `options["workload"]` where given)."""
+    cache = open_cache()
+    toolchain = assemble(cache, offline=context.offline)
+    tree = obtain(FLYDSL, bundle.kernel.commit, cache, offline=context.offline)
+    module = get(bundle.id)
+    items, unsaid = plan(bundle, module, context.options.get("workload"))
+    if not items:
+        raise HarnessError(f"{bundle.id}: nothing to execute: {'; '.join(unsaid.values()) or 'no claim'}")
+    layer = str(context.options.get("layer") or load_pins().flydsl.layer)
+    recorded = record_item(bundle, items[0], tree, layer, toolchain, cache, context.offline)
+    return Session(module, items[0].dims, recorded, int(context.options.get("seed") or SEED))
+
+
 def record_item(
     bundle: Bundle,
     item: Item,
@@ -118,7 +134,9 @@ def execute_item(
     hits: Mapping[str, Sequence[int]],
     options: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Execute one item under every schedule, watch for races, and compare: one record for each kernel launched."""
+    """Execute one item under every schedule, watch for races, and compare: one record for each kernel
+    launched.
+    """
     session = Session(module, item.dims, recorded, seed)
     asked = options.get("workgroups")
     count = int(asked) if asked else item.workgroups
@@ -136,13 +154,17 @@ def execute_item(
                 "name": schedule.name,
                 "same_as_fair": session.same(fair, result),
                 "passed": all(entry["passed"] for entry in result.numerics.values()),
-                "worst": max((entry["worst"] or float("inf") for entry in result.numerics.values()), default=0.0),
+                "worst": max(
+                    (entry["worst"] or float("inf") for entry in result.numerics.values()), default=0.0
+                ),
             }
         )
     for entry in schedules:
         if entry["worst"] == float("inf"):
             entry["worst"] = None
-    races = session.races([part[:RACE_GROUPS] if count is not None or len(part) > 64 else part for part in chosen])
+    races = session.races(
+        [part[:RACE_GROUPS] if count is not None or len(part) > 64 else part for part in chosen]
+    )
     tolerance = module.tolerance(item.dims)
     out = []
     for index, (launch, program) in enumerate(zip(recorded.launches, recorded.programs, strict=True)):
