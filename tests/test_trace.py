@@ -165,6 +165,8 @@ INVALID: list[tuple[str, Callable[[Made], None], str]] = [
     ("waves-missing", set_wave(lambda d: put(d, ("wave", "instructions", 0, 4), "x")), "waves"),
     ("wrapped-time", set_wave(lambda d: put(d, ("wave", "instructions", 1, 0), -(2**40))), "waves"),
     ("wrapped-time", set_wave(lambda d: put(d, ("wave", "end"), 3)), "waves"),
+    ("wrapped-time", set_wave(lambda d: put(d, ("wave", "instructions", 1, 3), 2**45)), "waves"),
+    ("wrapped-time", set_wave(lambda d: put(d, ("wave", "timeline", 1, 1), 2**50)), "waves"),
     ("unknown-state", set_wave(lambda d: put(d, ("wave", "timeline", 0, 0), 9)), "waves"),
     ("waves-unlisted", lambda m: m.files.update({"se3_sm0_sl0_wv7.json": m.files[first_wave(m)]}), "waves"),
     ("waves-foreign", set_wave(lambda d: put(d, ("wave", "begin"), d["wave"]["begin"] - 8)), "waves"),
@@ -185,6 +187,13 @@ def test_a_capture_that_fails_is_invalid_with_a_remedy(
     assert any(metric in fault.spoils for fault in got.faults)
     assert all(fault.remedy for fault in got.faults)
     assert all("\n" not in fault.message and len(fault.message) <= 400 for fault in got.faults)
+
+
+def test_an_unreadable_step_function_leaves_the_timelines(tmp_path: Path) -> None:
+    made = make()
+    broken("wstates2.json", lambda d: put(d, ("time", -1), 2**50))(made)
+    got = read(made, tmp_path)
+    assert "wrapped-time" in rules(got) and got.valid and got.wave_states is not None
 
 
 def test_no_wave_sampled(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from harness.errors import HarnessError
 from harness.trace import att, csvs, rocpd
 from harness.trace.analysis import analyse
 from harness.trace.capture import Collector
+from harness.trace.command import text
 from harness.trace.faults import Fault, ReadFault
 from harness.trace.files import FILE_LIMIT, Entry, entries
 from harness.trace.resources import Beside
@@ -203,6 +204,7 @@ def test_hostile_names_and_numbers_stay_one_line(tmp_path: Path) -> None:
     got = one(made.write(tmp_path))[0]
     for fault in got.faults:
         check(fault)
+    assert all(line.isprintable() for line in text(got).split("\n"))
 
 
 def big_trace(rows: int) -> Iterator[bytes]:

@@ -273,6 +273,8 @@ def states(data: bytes, name: str) -> States:
         raise _bad(name, f"{time.size} times but {count.size} counts")
     if time.size and (bool((time[1:] < time[:-1]).any()) or int(count.min()) < 0):
         raise _bad(name, "times run backwards or counts are negative", rule="wrapped-time")
+    if time.size and (int(time[-1]) - int(time[0]) >= 1 << 42 or int(count.max()) >= 1 << 20):
+        raise _bad(name, "spans more cycles or waves than any capture holds", rule="wrapped-time")
     return States(time, count)
 
 

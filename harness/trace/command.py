@@ -46,7 +46,12 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
 
 def text(analysis: Analysis) -> str:
     """The screen for one capture."""
-    return "\n".join(_lines(analysis))
+    return "\n".join(map(_printable, _lines(analysis)))
+
+
+def _printable(line: str) -> str:
+    """Names come from files: what would steer a terminal is shown as a question mark."""
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def _lines(a: Analysis) -> Iterable[str]:

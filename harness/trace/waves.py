@@ -27,6 +27,10 @@ STATES: tuple[str, ...] = ("empty", "idle", "exec", "wait", "stall")
 CATEGORIES = 16
 BATCH_BYTES = 4 << 20
 BATCH_CELLS = 1 << 22
+LONGEST = 1 << 40
+"""Cycles; seven minutes of a 2.4 GHz clock. One instruction or state that lasts longer is a counter that
+wrapped."""
+
 LINES = 1 << 20
 """No kernel has more instruction rows; a wave that names one beyond is not of a kernel."""
 
@@ -219,7 +223,11 @@ def _check(
             raise _Bad("wrapped-time", "instruction times run backwards")
         if int(rows[:, 1:].min()) < 0:
             raise _Bad("negative-count", "negative category, stall, duration or line")
+        if int(rows[:, 2:4].max()) >= LONGEST:
+            raise _Bad("wrapped-time", f"an instruction takes {int(rows[:, 2:4].max()):,} cycles")
         if int(rows[:, 4].max()) >= LINES:
             raise _Bad("unreadable-file", f"line {int(rows[:, 4].max())} is no row of any code.json")
+    if len(timeline) and int(timeline[:, 1].max()) >= LONGEST:
+        raise _Bad("wrapped-time", f"a state lasts {int(timeline[:, 1].max()):,} cycles")
     if len(timeline) and (int(timeline.min()) < 0 or int(timeline[:, 0].max()) >= len(STATES)):
         raise _Bad("unknown-state", "timeline has a state outside 0..4 or negative cycles")
