@@ -20,6 +20,7 @@ from harness.compile.isa_command import run as isa
 from harness.compile.request import CompiledKernel, CompileRequest
 from harness.compile.selftest import SPECIMENS, self_test
 from harness.compile.toolchain import Toolchain, assemble, environment
+from harness.compile.warm import Warm
 from harness.errors import HarnessError
 
 MODULE = """
@@ -88,6 +89,32 @@ def test_compiling_again_gives_the_same_code_object(toolchain: Toolchain, compil
     assert describe(again.objects[0], toolchain) == once
 
 
+def test_a_worker_forked_warm_gives_the_same(toolchain: Toolchain, compile_cache: Cache) -> None:
+    name = "FlyDSL softmax, scalar"
+    cold = describe(specimen(name, toolchain, compile_cache).objects[0], toolchain)
+    warm = specimen(name, toolchain, compile_cache, fresh=True, warm=True)
+    assert not warm.cached
+    assert describe(warm.objects[0], toolchain) == cold
+
+
+def test_a_crash_in_a_warm_worker_names_the_signal(
+    toolchain: Toolchain, compile_cache: Cache, tmp_path: Path
+) -> None:
+    body = 'print("LLVM ERROR: no", file=sys.stderr, flush=True); os.abort()'
+    made = compile_kernel(write(tmp_path / "src", "ends", body), toolchain, compile_cache, warm=True)
+    assert made.error == "the compiler ended with signal SIGABRT: LLVM ERROR: no"
+
+
+def test_where_no_warm_process_lives_a_cold_one_serves(
+    toolchain: Toolchain, compile_cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = Warm({"PYTHONPATH": ""}, tmp_path)
+    monkeypatch.setattr("harness.compile.compiler.warm_process", lambda *a: dead)
+    made = compile_kernel(write(tmp_path / "src", "cold", DUMP), toolchain, compile_cache, warm=True)
+    assert made.ok, made.stderr
+    dead.close()
+
+
 def test_isa_command(toolchain: Toolchain, compile_cache: Cache) -> None:
     def args(*paths: Path) -> Any:
         a, b = (*paths, None)[:2]
@@ -127,7 +154,15 @@ def test_a_kernel_that_does_not_compile_keeps_its_error(
     made = compile_kernel(request, toolchain, compile_cache)
     assert (made.ok, made.error) == (False, "ValueError: no such tile")
     assert "Traceback" in made.stderr
-    assert not compile_kernel(request, toolchain, compile_cache).cached
+    again = compile_kernel(request, toolchain, compile_cache)
+    assert again.cached and (again.ok, again.error) == (False, made.error)
+
+
+def test_a_missing_package_is_tried_again(toolchain: Toolchain, compile_cache: Cache, tmp_path: Path) -> None:
+    request = write(tmp_path / "src", "lacks", "import no_such_package")
+    for _ in range(2):
+        made = compile_kernel(request, toolchain, compile_cache)
+        assert not made.cached and str(made.error).startswith("ModuleNotFoundError")
 
 
 def test_a_crash_names_the_signal(toolchain: Toolchain, compile_cache: Cache, tmp_path: Path) -> None:

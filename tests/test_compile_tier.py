@@ -1,4 +1,4 @@
-"""The compile tier: what it compiles for which claim, its committed evidence, and (with sources) 22 listings."""
+"""The compile tier: what it compiles for which claim, its committed evidence, and (with sources) the rest."""
 
 from __future__ import annotations
 
