@@ -135,6 +135,13 @@ class Rig:
             return chosen
         return {n: n for n in tuple(chosen) or self._module.outputs(self.groups[0][0].tensors)}
 
+    def reset(self, tensors: dict[str, Any]) -> None:
+        """Outputs that the kernel adds into, or that it must leave alone in part, as they are before a
+        launch."""
+        reset: Callable[[dict[str, Any]], None] | None = getattr(self._module, "reset", None)
+        if reset is not None:
+            reset(tensors)
+
     def reference(self, tensors: dict[str, Any]) -> dict[str, Any]:
         """The float64 reference of one set."""
         made: dict[str, Any] = self._module.reference(self.dims, tensors)
