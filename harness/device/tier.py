@@ -105,6 +105,7 @@ def _recaptured(bundle: Bundle, plan: Plan, kept: Path, context: Context) -> dic
         wanted = RecapturePlan(
             (sys.executable, "-m", "harness.device.launch", job),
             bundle.kernel.symbols[0],
+            grid=_claimed_grid(bundle, shape.id),
             environment={"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         )
         try:
@@ -112,6 +113,17 @@ def _recaptured(bundle: Bundle, plan: Plan, kept: Path, context: Context) -> dic
         except HarnessError as error:
             context.reporter.say(f"{bundle.id} {shape.id}: no trace, {error.message}")
     return traces
+
+
+def _claimed_grid(bundle: Bundle, workload: str) -> tuple[int, int, int] | None:
+    """The workgroups that this workload's launch is claimed to have: what is traced must be that launch."""
+    for claim in bundle.claims:
+        plain = claim.workload == workload and not claim.fields.get("variant")
+        published = claim.published
+        if plain and claim.fields.get("metric") == "grid_workgroups" and isinstance(published, list):
+            x, y, z = (int(part) for part in published)
+            return (x, y, z)
+    return None
 
 
 class _on_path:
