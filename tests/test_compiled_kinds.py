@@ -172,13 +172,23 @@ def test_a_pattern_over_shapes_holds_for_each() -> None:
         ("occupancy_limiter", "registers", Verdict.REPRODUCED, ""),
         ("occupancy_limiter", "lds", Verdict.CONTRADICTED, ""),
         ("workgroup_size", [256, 1, 1], Verdict.REPRODUCED, ""),
-        ("workgroup_size", [64, 2, 1], Verdict.CONTRADICTED, ""),
+        ("workgroup_size", [64, 2, 1], Verdict.NOT_MEASURED, "may have fewer"),
+        ("workgroup_size", [512, 1, 1], Verdict.CONTRADICTED, ""),
     ],
 )
 def test_resources(metric: str, published: Any, verdict: Verdict, words: str) -> None:
     found = judged(claim("resource", published, metric=metric), evidence(a_launch()))
     assert found.verdict is verdict
     assert words in found.reason
+
+
+def test_the_metadata_counts_both_kinds_of_registers() -> None:
+    both = an_object()
+    both["registers"] |= {"vgpr": 188, "agpr": 12, "highest_v": 175, "highest_a": 8, "vgpr_allocated": 192}
+    found = evidence(a_launch(objects=[both]))
+    assert judged(claim("resource", 176, metric="vgpr"), found).verdict is Verdict.REPRODUCED
+    assert "1 low" in judged(claim("resource", 175, metric="vgpr"), found).reason
+    assert judged(claim("resource", 9, metric="agpr"), found).verdict is Verdict.REPRODUCED
 
 
 def test_the_grid_is_not_in_a_code_object() -> None:

@@ -35,6 +35,11 @@ def compiled_resource(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierR
     if metric == "occupancy_limiter":
         agrees = claim.published in found["occupancy"]["limiters"]
     elif metric == "workgroup_size":
+        if _product(claim.published) < int(value):
+            reason += "; a launch may have fewer, and a code object does not say"
+            return TierResult(
+                Verdict.NOT_MEASURED, value, reason, remedy="the record tier reads the traced launch"
+            )
         agrees = _product(claim.published) == value
     else:
         agrees = _within(claim, value)
@@ -53,10 +58,11 @@ def _measured(metric: str, found: Mapping[str, Any]) -> tuple[int | str | None, 
     registers, fits = found["registers"], found["occupancy"]
     allocated = registers["vgpr_allocated"]
     if metric == "vgpr":
-        used, highest = registers["vgpr"], f"highest v{registers['highest_v']}"
+        used, highest = _vgprs(registers), f"highest v{registers['highest_v']}"
         return used, f"the code object uses {used} VGPRs ({highest}), {allocated} are allocated"
     if metric == "agpr":
-        return registers["agpr"], f"the code object uses {registers['agpr']} AGPRs"
+        named = registers["highest_a"] + 1
+        return named, f"the listing names {named} AGPRs, {registers['agpr']} are counted by the metadata"
     if metric == "sgpr":
         used = registers["sgpr"]
         return used, f"the code object uses {used} SGPRs (highest s{registers['highest_s']})"
@@ -76,6 +82,13 @@ def _measured(metric: str, found: Mapping[str, Any]) -> tuple[int | str | None, 
         reason = f"{given}, workgroup {found['workgroup_size']}: {room} (limit: {limits})"
         return (fits["waves_per_simd"] if metric == "occupancy" else fits["limiters"][0]), reason
     return None, ""
+
+
+def _vgprs(registers: Mapping[str, int]) -> int:
+    """Arch VGPRs used: the metadata counts both kinds where there are AGPRs (AGPRs begin at a multiple
+    of 4).
+    """
+    return registers["vgpr"] - registers["agpr"]
 
 
 def _within(claim: Claim, value: int | str) -> bool:
@@ -104,10 +117,11 @@ def _why(metric: str, published: Any, found: Mapping[str, Any]) -> str:
         return ""
     if metric == "vgpr" and published * 2 == allocated:
         return ": half of the allocation, as this profiler's VGPR_Count is on gfx950"
-    if metric == "vgpr" and registers["vgpr"] < published <= allocated:
+    used = _vgprs(registers)
+    if metric == "vgpr" and used < published <= allocated:
         return ", within the allocation but not used"
-    if metric == "vgpr" and 0 < registers["vgpr"] - published <= 3:
-        return f", {registers['vgpr'] - published} low"
+    if metric == "vgpr" and 0 < used - published <= 3:
+        return f", {used - published} low"
     if metric == "occupancy" and allocated <= 512 and published == max(1, 256 // allocated):
         return f" = 256 // {allocated}, as if the file had 256 registers: the rule of another architecture"
     if metric == "sgpr" and published == 112:
