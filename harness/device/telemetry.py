@@ -81,7 +81,7 @@ class NvmlMeter:
     def identity(self) -> dict[str, int | float | str]:
         n, d = self._nvml, self._device
         return {
-            "driver": _try(n.nvmlSystemGetDriverVersion),
+            "driver": _try(lambda: n.nvmlSystemGetDriverVersion()),
             "power_cap_w": _try(lambda: round(n.nvmlDeviceGetEnforcedPowerLimit(d) / 1000)),
             "partition": _try(lambda: "mig" if n.nvmlDeviceGetMigMode(d)[0] else "none"),
         }

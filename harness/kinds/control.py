@@ -1,4 +1,5 @@
-"""A claim about the measuring instrument itself: A/A reads 1, or the positive control reads what was built in.
+"""A claim about the measuring instrument itself: A/A reads 1, or the positive control reads what was built
+in.
 
 It holds or falls on whatever device measured it; no other tier says anything of it.
 """
