@@ -53,8 +53,8 @@ PUBLISHED = Variant("")
 _SOFTMAX = "kernels/softmax_kernel.py"
 _ENABLE = Patch(_SOFTMAX, r"\bFalse and ", "")
 _FLAGS = Patch(_SOFTMAX, r"(exp2\(scaled, fastmath=)True\)", r"\1fm_fast)")
-# From 64 experts on: with fewer, a row lies in few lanes, and 0 (8 and 16 experts) or 10 (32, topk 4) exchanges
-# through ds_bpermute remain.
+# From 64 experts on: with fewer, a row lies in few lanes, and 0 (8 and 16 experts) or 10 (32, topk 4)
+# exchanges through ds_bpermute remain.
 _GATING = tuple(
     MappingProxyType({"experts": experts, "topk": topk})
     for experts, topk in ((64, 2), (64, 6), (128, 6), (128, 8), (256, 8))
