@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness import evidence as evidence_files
 from harness import kinds, tiers
 from harness.bundle import Bundle
 from harness.errors import HarnessError
 from harness.tiers import Context, Evidence
 from harness.verdict import TierResult
 
-__all__ = ["gather", "judge", "speaking", "was_available"]
+__all__ = ["FILES", "committed", "gather", "judge", "speaking", "was_available"]
+
+FILES = {"compile": "compiled", "execute": "executed"}
+"""Tiers that give the same evidence on every machine, and the name of the file that holds it."""
 
 _EXTRAS = {"compile": "compile", "execute": "compile", "device": "device"}
 
@@ -43,6 +47,28 @@ def gather(tier: str, bundle: Bundle, context: Context) -> Evidence:
         return tiers.unavailable(
             error.message.replace("\n", "; "), error.remedy or "harness doctor says more"
         )
+
+
+def committed(tier: str, bundle: Bundle, context: Context) -> Evidence:
+    """The tier's evidence as this repository has committed it, for tiers whose evidence is one file.
+
+    The record is gathered: it is committed evidence already.
+    """
+    if tier not in FILES:
+        return (
+            gather(tier, bundle, context)
+            if tier == "record"
+            else tiers.unavailable(
+                f"committed {tier} evidence is of other machines",
+                f"harness judge {bundle.id} --evidence FILE",
+            )
+        )
+    if not speaking(tier, bundle):
+        return {}
+    found = evidence_files.read(bundle.path, FILES[tier])
+    if found is None:
+        return tiers.unavailable(f"no {tier} evidence is committed", f"harness {tier} {bundle.id}")
+    return found
 
 
 def judge(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from harness.agreement import Row, exit_code
 from harness.bundle import ROOT, Bundle, find
 from harness.command import Outcome, Reporter
 from harness.errors import HarnessError
-from harness.gathering import gather, judge, speaking, was_available
+from harness.gathering import committed, gather, judge, speaking, was_available
 from harness.report.seal import write
 from harness.tiers import Context, Evidence
 from harness.verdict import TIERS, TierResult
 
 __all__ = ["Run", "configure", "reproduce", "run"]
+
+Gatherer = Callable[[str, Bundle, Context], Evidence]
+"""Where a tier's evidence about a bundle comes from: the machine, or this repository."""
 
 OPTIONS = ("layer", "workload", "seed")
 """Arguments that are handed to the tiers as they are; each tier reads its own."""
@@ -51,6 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument(
         "--update-verdicts", action="store_true", help="commit the fresh verdicts and regenerate reports"
+    )
+    parser.add_argument(
+        "--committed", action="store_true", help="judge the committed evidence again instead of gathering"
     )
     parser.add_argument("--root", type=Path, default=ROOT, help="directory of bundles")
     parser.add_argument("--layer", help="commit of the FlyDSL Python layer to compile with")
@@ -85,7 +91,7 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
         return _plan(bundles, order, {"workload": args.workload, "seed": args.seed})
     options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     context = Context(args.out, args.offline, reporter, args.root, options)
-    runs = reproduce(bundles, order, context)
+    runs = reproduce(bundles, order, context, committed if args.committed else gather)
     rows = [row for one in runs for row in one.rows]
     code = exit_code(rows, args.require)
     data = {"bundles": [one.to_json() for one in runs], "tiers": list(order), "exit_code": code}
@@ -115,25 +121,29 @@ def tiers_of(asked: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(tier for tier in TIERS if tier in asked)
 
 
-def reproduce(bundles: Sequence[Bundle], order: Sequence[str], context: Context) -> tuple[Run, ...]:
+def reproduce(
+    bundles: Sequence[Bundle], order: Sequence[str], context: Context, gathering: Gatherer = gather
+) -> tuple[Run, ...]:
     """Gather, judge and compare, bundle by bundle."""
-    slow = any(tier != "record" for tier in order)
+    slow = gathering is not committed and any(tier != "record" for tier in order)
     if not slow:
-        return tuple(_one(bundle, order, context) for bundle in bundles)
+        return tuple(_one(bundle, order, context, gathering) for bundle in bundles)
     with context.reporter.task("reproduce", total=len(bundles) * len(order)) as task:
-        return tuple(_one(bundle, order, context, task) for bundle in bundles)
+        return tuple(_one(bundle, order, context, gathering, task) for bundle in bundles)
 
 
-def _one(bundle: Bundle, order: Sequence[str], context: Context, task: Any = None) -> Run:
+def _one(
+    bundle: Bundle, order: Sequence[str], context: Context, gathering: Gatherer, task: Any = None
+) -> Run:
     evidence: dict[str, Evidence] = {}
     for tier in order:
         if task is not None:
             task.advance(0, f"{bundle.id} {tier}")
-        evidence[tier] = gather(tier, bundle, context)
+        evidence[tier] = gathering(tier, bundle, context)
         if task is not None:
             task.advance(1, f"{bundle.id} {tier}")
     results = judge(bundle, evidence, order)
-    committed = verdicts.read(bundle)
+    held = verdicts.read(bundle)
     rows = tuple(
         Row(
             bundle=bundle.id,
@@ -142,11 +152,11 @@ def _one(bundle: Bundle, order: Sequence[str], context: Context, task: Any = Non
             published=claim.published,
             unit=claim.unit,
             fresh=results[claim.id],
-            committed={tier: one.verdict for tier, one in committed.get(claim.id, {}).items()},
+            committed={tier: one.verdict for tier, one in held.get(claim.id, {}).items()},
         )
         for claim in bundle.claims
     )
-    return Run(bundle, rows, evidence, results, committed)
+    return Run(bundle, rows, evidence, results, held)
 
 
 def _plan(bundles: Sequence[Bundle], order: Sequence[str], options: Mapping[str, Any]) -> Outcome:

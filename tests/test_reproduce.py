@@ -337,3 +337,21 @@ def test_a_place_that_cannot_be_written_is_named(
     ]
     assert cli.main(arguments) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_committed_evidence_is_judged_without_a_toolchain(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(bundle: Bundle, context: tiers.Context) -> tiers.Evidence:
+        pytest.fail("gathered")
+
+    fake(monkeypatch, compile=gather, execute=gather, device=gather)
+    found = entries(run(root, "softmax", "--committed"), "softmax")
+    assert found["ratio"]["tiers"]["record"]["verdict"] == "REPRODUCED"
+    assert found["listing"]["tiers"]["compile"]["verdict"] == "REPRODUCED"
+    assert found["ratio"]["tiers"]["device"]["verdict"] == "NOT_MEASURED"
+    (root / "softmax" / "evidence" / "compiled.json").unlink()
+    result = entries(run(root, "softmax", "--committed", "--tier", "compile"), "softmax")["listing"]["tiers"][
+        "compile"
+    ]
+    assert result["verdict"] == "NOT_MEASURED" and result["remedy"] == "harness compile softmax"
