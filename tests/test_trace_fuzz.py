@@ -258,6 +258,24 @@ def test_memory_does_not_grow_with_the_size_of_a_table() -> None:
     assert large < 30_000_000
 
 
+def test_a_line_that_never_ends_is_not_held() -> None:
+    head = next(big_trace(0))
+
+    def endless() -> Iterator[bytes]:
+        yield head
+        for _ in range(60):
+            yield b'"' + b"x," * 500_000
+
+    tracemalloc.start()
+    try:
+        got = csvs.kernel_trace(Lines(endless()), "t.csv")
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [fault.rule for fault in got.faults] == ["bad-rows"] and not got.kernels
+    assert used < 50_000_000
+
+
 def test_a_huge_json_file_is_refused_unread(tmp_path: Path) -> None:
     """500 MB that take no disk: a hole in the file."""
     made = make()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from harness.bundle import Bundle
 from harness.record import multishape
@@ -57,9 +57,9 @@ def gather(study: Path) -> Raw:
         operator = entry.directory.rpartition("/")[2]
         with entry.open() as plain, io.BufferedReader(cast(io.RawIOBase, plain), 1 << 20) as stream:
             if entry.name == "benchmark_results.jsonl":
-                raw.rows[operator] = multishape.rows(stream, operator)
+                raw.rows[operator] = multishape.rows(_lines(stream), operator)
             else:
-                raw.weights[operator] = multishape.weights(stream)
+                raw.weights[operator] = multishape.weights(_lines(stream))
         return True
 
     session: Session = read(study, inside=True, other=other)
@@ -70,6 +70,15 @@ def gather(study: Path) -> Raw:
     raw.faults = session.faults
     raw.bytes = session.bytes
     return raw
+
+
+class _Readline(Protocol):
+    def readline(self, size: int = -1, /) -> bytes: ...
+
+
+def _lines(stream: _Readline) -> Iterator[bytes]:
+    """Lines; one that never ends comes in pieces, which no reader takes for a row."""
+    return iter(lambda: stream.readline(multishape.LINE_LIMIT), b"")
 
 
 def example_of(bundle: Bundle, old: Mapping[str, Any] | None) -> str | None:

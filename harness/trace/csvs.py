@@ -35,7 +35,8 @@ __all__ = [
 ]  # fmt: skip
 
 _AGAIN = "run rocprofv3 again with -f csv json and a fresh output directory"
-NAME_LIMIT = 4 * 2**20
+NAME_LIMIT = 2**20
+LINE_LIMIT = 2 * 2**20
 
 
 def kind_of(name: str) -> str | None:
@@ -128,7 +129,8 @@ def _rows(
     csv.field_size_limit(NAME_LIMIT)
     raw = io.BufferedReader(_Wrapped(stream), 1 << 20)
     text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
-    reader = csv.reader(text)
+    # a line that never ends comes in pieces, which are bad rows, and never as one
+    reader = csv.reader(iter(lambda: text.readline(LINE_LIMIT), ""))
     try:
         header = next(reader, None)
     except (csv.Error, OSError, EOFError) as error:
