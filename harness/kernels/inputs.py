@@ -17,6 +17,7 @@ from harness.kernels.base import Baseline, Check, Dims, Launch, Region, Tensors,
 
 __all__ = [
     "check",
+    "codes",
     "distinct",
     "dtype",
     "known",
@@ -117,6 +118,15 @@ def normal(
         0.0, scale, generator=_generator(name, seed)
     )
     return _spread(drawn, shape, device, dtype(kind))
+
+
+def codes(name: str, shape: tuple[int, ...], low: int, high: int, *, device: str, seed: int) -> Any:
+    """A contiguous uint8 tensor of `shape`, values uniform in low … high-1."""
+    import torch
+
+    drawn = torch.empty(_count(shape), dtype=torch.float32)
+    drawn.uniform_(float(low), float(high), generator=_generator(name, seed))
+    return _spread(drawn.floor().clamp_max(high - 1), shape, device, torch.uint8)
 
 
 def ramp(count: int, kind: str, *, device: str) -> Any:
@@ -227,7 +237,8 @@ def quantise_rows(values: Any, kind: str = "fp8") -> tuple[Any, Any]:
     import torch
 
     top = {"fp8": 448.0, "int8": 127.0}[kind]
-    scale = values.abs().amax(dim=-1, keepdim=True).to(torch.float32) / top
+    most = values.abs().amax(dim=-1, keepdim=True).to(torch.float32)
+    scale = most / torch.full_like(most, top)  # a GPU divides by a plain number through its reciprocal
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     scaled = values.to(torch.float32) / scale
     return (scaled if kind == "fp8" else scaled.round()).to(dtype(kind)).contiguous(), scale

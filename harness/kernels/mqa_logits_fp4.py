@@ -166,10 +166,7 @@ def make_inputs(dims: Dims, *, device: str, seed: int) -> Tensors:
     count, tiles, rows = b * a_sequence, depth // 128, h // 16
 
     def draw(name: str, shape: tuple[int, ...], low: int, high: int) -> Any:
-        values = inputs.uniform(
-            name, shape, "f32", device=device, seed=seed, low=float(low), high=float(high)
-        )
-        return values.floor().to(torch.uint8)
+        return inputs.codes(name, shape, low, high, device=device, seed=seed)
 
     scale = draw("q_scale", (b, 1, rows, 16, tiles, 4), 125, 129).permute(0, 1, 4, 5, 3, 2)
     padded = torch.nn.functional.pad(scale, (0, ceil_div(rows, 4) * 4 - rows)).contiguous()
