@@ -259,7 +259,7 @@ def test_memory_does_not_grow_with_the_size_of_a_table() -> None:
 
 
 def test_a_line_that_never_ends_is_not_held() -> None:
-    """Three times the line takes no more memory."""
+    """A line of 75 MB takes no more memory than one of 30 MB."""
     head = next(big_trace(0))
 
     def endless(megabytes: int) -> Iterator[bytes]:
@@ -276,7 +276,7 @@ def test_a_line_that_never_ends_is_not_held() -> None:
         finally:
             tracemalloc.stop()
 
-    assert used(30) < 1.1 * used(10) < 120_000_000
+    assert used(75) < 1.1 * used(30) < 120_000_000
 
 
 def test_a_huge_json_file_is_refused_unread(tmp_path: Path) -> None:
