@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evidence",
         metavar="FILE",
-        help="device evidence: a path, or a name in the bundle's evidence/ (default: the last device-*.json there)",
+        help="device evidence: a path, or a name in the bundle's evidence/ (default: the last device-*.json)",
     )
     parser.add_argument(
         "--update-verdicts", action="store_true", help="commit what this evidence says and regenerate reports"

@@ -1,4 +1,5 @@
-"""Synthetic device evidence with known log ratios, in the very shape that real runs give. For tests; no torch."""
+"""Synthetic device evidence with known log ratios, in the very shape that real runs give. For tests; no
+torch."""
 
 from __future__ import annotations
 
@@ -28,12 +29,20 @@ DEVICE = {
 def plan(**changes: Any) -> Plan:
     """A plan of one shape against one baseline."""
     shape = Shape("1024x8192", {"M": 1024, "N": 8192}, ("torch-softmax",), judged=(COLD,))
-    fields: dict[str, Any] = {"shapes": (shape,), "regimes": REGIMES, "blocks": 4, "discarded": 1, "blocks_beside": 4}
+    fields: dict[str, Any] = {
+        "shapes": (shape,),
+        "regimes": REGIMES,
+        "blocks": 4,
+        "discarded": 1,
+        "blocks_beside": 4,
+    }
     bundle = changes.pop("bundle", "instrument")
     return Plan(bundle, "harness.kernels.instrument", "cuda", **{**fields, **changes})
 
 
-def process(plan: Plan, index: int, ratio: float, aa: float = 0.0, positive: float | None = None) -> dict[str, Any]:
+def process(
+    plan: Plan, index: int, ratio: float, aa: float = 0.0, positive: float | None = None
+) -> dict[str, Any]:
     """One whole process whose pairs read exactly these log ratios in every regime, to the nanosecond."""
     positive = math.log1p(plan.extra) if positive is None else positive
     logs = {"ratio:torch-softmax": ratio, "a/a": aa, "positive": positive}
@@ -48,7 +57,11 @@ def process(plan: Plan, index: int, ratio: float, aa: float = 0.0, positive: flo
             ns = [[a, b, b, a] if o == "a" else [b, a, a, b] for o in order]
             pairs[pair] = {"order": order, "ns": ns}
         blocks = list(range(-plan.discarded, plan.blocks))
-        regimes[regime] = {"blocks": blocks, "meter": [[1980, 3201, 400, 45, 0] for _ in blocks], "pairs": pairs}
+        regimes[regime] = {
+            "blocks": blocks,
+            "meter": [[1980, 3201, 400, 45, 0] for _ in blocks],
+            "pairs": pairs,
+        }
     row = {
         "index": index,
         "file": f"1024x8192.{index:03d}.jsonl",
@@ -101,9 +114,11 @@ def evidence(plan: Plan, processes: Sequence[dict[str, Any]], **device: Any) -> 
 
 
 def noisy(plan: Plan, center: float, sd: float, count: int, seed: int = 1) -> list[dict[str, Any]]:
-    """`count` processes with gaussian log ratios around `center`, and A/A and positive control with a tenth of it."""
+    """`count` processes with gaussian log ratios around `center`, and A/A and positive control with a tenth
+    of it."""
     rng = random.Random(seed)
     built = math.log1p(plan.extra)
     return [
-        process(plan, i, rng.gauss(center, sd), rng.gauss(0, sd / 10), rng.gauss(built, sd / 10)) for i in range(count)
+        process(plan, i, rng.gauss(center, sd), rng.gauss(0, sd / 10), rng.gauss(built, sd / 10))
+        for i in range(count)
     ]

@@ -1,4 +1,5 @@
-"""The parts of the device tier, one by one: clocks, sizing, rotation, gates, telemetry, files, plans of bundles."""
+"""The parts of the device tier, one by one: clocks, sizing, rotation, gates, telemetry, files, plans of
+bundles."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from harness.device.child import Record, steady
 from harness.device.clock import ClockFault, HostClock
 from harness.device.graphs import launch_unit, order, size
 from harness.device.machine import cache_bytes, fp8_family
-from harness.device.plan import COLD, EAGER, Plan, Shape, plan_from_json
+from harness.device.plan import COLD, EAGER, Plan, plan_from_json
 from harness.device.rig import MAX_SETS, rotation_sets
 from harness.device.run import open_run
 from harness.device.samples import log_ratio, read_process
@@ -61,7 +62,9 @@ def work(tmp_path: Path, wanted: Plan) -> dict[str, Any]:
     return read_process(result, wanted.sha256)
 
 
-def test_a_process_whose_clock_runs_backwards_is_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_whose_clock_runs_backwards_is_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ticks = iter(range(10**9, 0, -1))
     monkeypatch.setattr("harness.device.clock.clock_for", lambda device: HostClock(lambda: next(ticks)))
     monkeypatch.setattr(child, "isolate", lambda directory: None)
@@ -76,7 +79,9 @@ class Busy(NoMeter):
         return [4711]
 
 
-def test_a_busy_device_and_another_architecture_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_device_and_another_architecture_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
     monkeypatch.setattr(child, "isolate", lambda directory: None)
@@ -88,7 +93,9 @@ def test_a_busy_device_and_another_architecture_are_refused(tmp_path: Path, monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
     monkeypatch.setattr("harness.device.telemetry.meter_for", lambda device: Busy())
-    monkeypatch.setattr("harness.device.machine.describe", lambda device, meter: {"arch": "sm_90", "name": "x"})
+    monkeypatch.setattr(
+        "harness.device.machine.describe", lambda device, meter: {"arch": "sm_90", "name": "x"}
+    )
     process = work(tmp_path, cuda)
     assert process["fault"] == "busy" and "1 other" in process["message"]
 
@@ -102,7 +109,9 @@ def test_a_rotation_covers_the_cache_or_is_as_large_as_may_be(per_set: int, cach
 
 
 @given(st.floats(100, 1e8), st.integers(1, 100_000), st.integers(2, 3000), st.sampled_from([10, 470]))
-def test_a_sample_is_long_enough_and_whole_rotations(launch_ns: float, floor: int, sets: int, unit: int) -> None:
+def test_a_sample_is_long_enough_and_whole_rotations(
+    launch_ns: float, floor: int, sets: int, unit: int
+) -> None:
     m = size(launch_ns, floor, sets, unit, 200.0, 10.0)
     assert m % sets == 0 and m % unit == 0
     assert m * launch_ns >= max(200_000, 10 * floor) * (1 - 1e-9)
@@ -171,7 +180,9 @@ def test_amd_smi_and_the_kernel_driver_are_both_asked_for_other_jobs(tmp_path: P
     assert meter.others() == [100, 4242]
     assert meter.read()["power_w"] == 700 and meter.read()["sm_mhz"] == UNKNOWN
     assert others_in_kfd(tmp_path / "none") is None
-    hidden = AmdsmiMeter(types.SimpleNamespace(**{**vars(smi), "amdsmi_get_gpu_process_list": None}), 0, tmp_path / "none")
+    hidden = AmdsmiMeter(
+        types.SimpleNamespace(**{**vars(smi), "amdsmi_get_gpu_process_list": None}), 0, tmp_path / "none"
+    )
     assert hidden.others() is None  # cannot tell is not exclusive
 
 
@@ -216,7 +227,9 @@ def test_an_edited_or_foreign_process_file_is_refused(process_file: tuple[Path, 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_mutated_process_files_never_give_a_traceback(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_mutated_process_files_never_give_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     wanted = plan()
     path = tmp_path_factory.mktemp("fuzz") / "tiny.000.jsonl"
     record = Record(path)
@@ -317,7 +330,8 @@ def test_the_studys_plans_require_its_architecture(bundles: tuple[Bundle, ...]) 
 
 
 def test_rehearse_on_this_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Real processes, controls, evidence that validates, a verdict; the words at the end; and nothing to resume."""
+    """Real processes, controls, evidence that validates, a verdict; the words at the end; and nothing to
+    resume."""
     out = tmp_path / "run"
     command = ["rehearse", "--device", "cpu", "--out", str(out), "--processes", "2", "--start", "fork"]
     code = main([*command, "--json"])

@@ -1,4 +1,5 @@
-"""Device evidence and what is said of it: identity, gates, controls, trend, decision; files cut, edited, foreign."""
+"""Device evidence and what is said of it: identity, gates, controls, trend, decision; files cut, edited,
+foreign."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def test_levels_are_nanoseconds_a_launch() -> None:
     p = plan()
     processes = noisy(p, 1.0, 1e-6, 5)
     assert math.exp(level(p, processes, COLD, PAIR, "subject").mean) == pytest.approx(9000, rel=1e-4)
-    assert math.exp(level(p, processes, EAGER, PAIR, "baseline").mean) == pytest.approx(9000 * math.e, rel=1e-4)
+    assert math.exp(level(p, processes, EAGER, PAIR, "baseline").mean) == pytest.approx(
+        9000 * math.e, rel=1e-4
+    )
 
 
 def changed(processes: list[dict[str, Any]], path: tuple[Any, ...], value: Any) -> list[dict[str, Any]]:
@@ -92,7 +95,9 @@ def changed(processes: list[dict[str, Any]], path: tuple[Any, ...], value: Any) 
         (("steady", COLD, "steady"), False, Verdict.INVALID, "never became steady"),
     ],
 )
-def test_a_gate_is_never_a_contradiction(path: tuple[Any, ...], value: Any, expected: Verdict, said: str) -> None:
+def test_a_gate_is_never_a_contradiction(
+    path: tuple[Any, ...], value: Any, expected: Verdict, said: str
+) -> None:
     p = plan()
     processes = changed(noisy(p, 1.0, 0.003, 8), path, value)
     judged = judge_pair(p, processes, COLD, PAIR, math.exp(5.0), u0=0.01)
@@ -118,7 +123,11 @@ def test_controls_gate_the_run() -> None:
     wide = [process(p, i, 1.0, aa=0.05 * (-1) ** i) for i in range(8)]
     off = [process(p, i, 1.0, aa=0.04 + 0.001 * (i % 2)) for i in range(8)]
     missed = [process(p, i, 1.0, positive=0.001 * (i % 3)) for i in range(8)]
-    for processes, said in ((wide, "A/A is known to"), (off, "A/A reads"), (missed, "positive control missed")):
+    for processes, said in (
+        (wide, "A/A is known to"),
+        (off, "A/A reads"),
+        (missed, "positive control missed"),
+    ):
         judged = judge_pair(p, processes, COLD, PAIR, math.e, u0=0.01)
         assert judged.verdict is Verdict.INVALID and said in judged.reason
 
@@ -213,7 +222,45 @@ def test_committed_evidence_gives_the_committed_verdicts_bit_for_bit(
     for claim in claims:
         found = claim["tiers"]["device"]
         was = known[claim["id"]]["device"]
-        assert (found["verdict"], found["value"], found["reason"]) == (was.verdict.value, was.value, was.reason)
+        assert (found["verdict"], found["value"], found["reason"]) == (
+            was.verdict.value,
+            was.value,
+            was.reason,
+        )
+
+
+@pytest.mark.parametrize(("name", "expected"), [("slower-6", "CONTRADICTED"), ("slower-3", "REPRODUCED")])
+def test_a_subject_made_slower_on_an_h200(
+    repo_root: Path, instrument: Bundle, name: str, expected: str
+) -> None:
+    """Recorded: more launches of the same kernel on the subject's side, so that its ratio is 0.94 or 0.97
+    of itself."""
+    found = record.read(repo_root / "tests" / "data" / "device" / f"{name}.json")
+    assert found["environment"]["device"]["name"] == "NVIDIA H200"
+    result = said(instrument, "ratio-1024x8192", found)
+    assert result.verdict.value == expected
+    assert said(instrument, "aa-1024x8192", found).verdict is Verdict.REPRODUCED
+
+
+def test_the_second_capture_is_of_another_run_and_a_a_is_within_the_figure(instrument: Bundle) -> None:
+    import statistics
+
+    first, second = (record.read(path) for path in committed(instrument))
+    assert first["created"] != second["created"] and first["plan_sha256"] != second["plan_sha256"]
+    for found in (first, second):
+        for shape in found["shapes"]:
+            values = [log_ratio(p, COLD, "a/a") for p in shape["processes"]]
+            pools = [abs(math.expm1(statistics.fmean(values[i : i + 5]))) for i in range(0, 20, 5)]
+            assert len(values) == 20 and max(pools) < 0.003
+
+
+def test_the_tables_are_made_from_the_evidence(repo_root: Path) -> None:
+    import subprocess
+    import sys
+
+    tool = repo_root / "tools" / "measuring_tables.py"
+    done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr or "docs/measuring.md: run tools/measuring_tables.py"
 
 
 def test_published_ratios_are_those_of_the_first_capture(instrument: Bundle) -> None:

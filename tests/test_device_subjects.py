@@ -1,4 +1,5 @@
-"""Every bad subject ends in the right verdict and a clear line; nothing measured is lost. Real processes, on a CPU."""
+"""Every bad subject ends in the right verdict and a clear line; nothing measured is lost. Real processes,
+on a CPU."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def run_(server: Any, directory: Path, wanted: Plan) -> Run:
     return measure(open_run(directory, wanted), Silent(), never, server)
 
 
-def test_a_good_subject_gives_whole_processes_and_evidence_that_validates(server: Fork, tmp_path: Path) -> None:
+def test_a_good_subject_gives_whole_processes_and_evidence_that_validates(
+    server: Fork, tmp_path: Path
+) -> None:
     run = run_(server, tmp_path, plan())
     assert [p["fault"] for p in run.processes["tiny"]] == [None, None]
     evidence = record.assemble(run)
@@ -67,9 +70,14 @@ def test_a_good_subject_gives_whole_processes_and_evidence_that_validates(server
     assert record.read(tmp_path / "evidence.json") == evidence
     process = evidence["shapes"][0]["processes"][0]
     names = [gate["name"] for gate in process["gates"]]
-    assert names.count("correct before (subject)") == 1 and names.count("correct on other inputs (other)") == 1
+    assert (
+        names.count("correct before (subject)") == 1 and names.count("correct on other inputs (other)") == 1
+    )
     assert any(name.startswith("correct after") for name in names)
-    assert process["sizing"]["launches"] % 10 == 0 and process["sizing"]["surplus"] * 10 == process["sizing"]["launches"]
+    assert (
+        process["sizing"]["launches"] % 10 == 0
+        and process["sizing"]["surplus"] * 10 == process["sizing"]["launches"]
+    )
     pairs = process["regimes"][HOST_ROTATED]["pairs"]
     assert set(pairs) == {"ratio:other", "a/a", "positive"}
     assert all(len(p["ns"]) == len(p["order"]) == 4 for p in pairs.values())
@@ -150,7 +158,9 @@ measure(open_run(Path(sys.argv[1]), plan(looks=(6,), blocks=40)), Silent(), neve
 """
 
 
-def test_a_run_killed_at_any_moment_resumes_with_nothing_lost(server: Fork, tmp_path: Path, repo_root: Path) -> None:
+def test_a_run_killed_at_any_moment_resumes_with_nothing_lost(
+    server: Fork, tmp_path: Path, repo_root: Path
+) -> None:
     env = {**os.environ, "PYTHONPATH": str(repo_root)}
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], env=env, start_new_session=True)
     files = tmp_path / "processes"

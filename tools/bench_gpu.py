@@ -1,6 +1,6 @@
 """A/A error and cost of the device tier on the GPU that is here, beside two usual ways of timing.
 
-    python tools/bench_gpu.py aa     --out DIR    the harness, triton do_bench (median), an eager 10+50 loop
+    python tools/bench_gpu.py [aa]   --out DIR    the harness, triton do_bench (median), an eager 10+50 loop
     python tools/bench_gpu.py start  --out DIR    between-process spread of forked against spawned processes
 
 Everything is the instrument's own softmax against itself: the truth is 1. Writes DIR/<command>.json, prints
@@ -153,6 +153,19 @@ def aa(out: Path, processes: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """A/A error and cost, one line a shape."""
+    lines = ["shape         A/A error, p95: harness  do_bench  eager   seconds to a decision  start-up share"]
+    for row in rows:
+        lines.append(
+            f"{row['shape']:<14}{100 * row['harness_p95']:22.2f} %"
+            f"{100 * row['do_bench median']['p95']:8.1f} %"
+            f"{100 * row['eager 10+50']['p95']:6.1f} %{row['seconds_to_decision']:22.0f}"
+            f"{100 * row['start_up_share']:14.0f} %"
+        )
+    return "\n".join(lines)
+
+
 def start(out: Path, processes: int, names: tuple[str, ...]) -> dict[str, Any]:
     """Forked against spawned: spread between processes of the A/A and the Triton-torch ratio, and what one
     costs."""
@@ -187,18 +200,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=("aa", "start"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--processes", type=int, default=0, help="replicates a shape (aa: 40, start: 12)")
+    parser.add_argument("command", nargs="?", choices=("aa", "start"), default="aa")
+    parser.add_argument("--out", type=Path, default=Path("build/bench-gpu"))
+    parser.add_argument("--processes", type=int, default=0, help="replicates a shape (aa: 20, start: 12)")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="start: only this shape, repeatable")
-    parser.add_argument("--repeats", type=int, default=40, help="repeats of the two usual ways (aa)")
+    parser.add_argument("--repeats", type=int, default=20, help="repeats of the two usual ways (aa)")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.command == "aa":
-        found = aa(args.out, args.processes or 40, args.repeats)
+        found = aa(args.out, args.processes or 20, args.repeats)
     else:
         found = start(args.out, args.processes or 12, tuple(args.shape or ("64x256", "1024x8192")))
     (args.out / f"{args.command}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if args.command == "aa":
+        print(table(found["rows"]))
+        return 0
     for row in found["rows"]:
         print({k: (round(v, 5) if isinstance(v, float) else v) for k, v in row.items() if k != "log_ratios"})
     return 0

@@ -322,9 +322,10 @@ def replicate(plan: Plan, shape: Shape, index: int, seed: int, record: Record, s
     elif not torch.cuda.is_available():
         raise Fault("device", "torch sees no GPU")
     torch.manual_seed(seed)
+    cuda: Any = torch.cuda
     meter = meter_for(plan.device)
     others = meter.others() if plan.device != "cpu" else []
-    stream = torch.cuda.Stream() if plan.device != "cpu" else None
+    stream = cuda.Stream() if plan.device != "cpu" else None
     device = describe(plan.device, meter)
     record.line(
         "start",

@@ -7,6 +7,7 @@ interpreter's address-space layout and the imported modules. Ends when its input
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -42,10 +43,8 @@ def main(modules: list[str]) -> int:
     die_with_parent()
     for name in modules:
         importlib.import_module(name)
-    try:
+    with contextlib.suppress(ImportError):  # a CPU has no need of it
         importlib.import_module("triton")
-    except ImportError:
-        pass  # a CPU has no need of it
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise RuntimeError("an import opened the GPU: children of this server would share its context")

@@ -2,8 +2,8 @@
 
 Correct against a float64 reference with poisoned outputs, on inputs that change under the launch; no output
 that is an input; nothing on another stream; the architecture's own fp8; nobody else on the device. A gate
-that fails makes the run INVALID, never CONTRADICTED (measuring: Sampling, 1). Knows torch and the rig; nothing of
-statistics.
+that fails makes the run INVALID, never CONTRADICTED (measuring: Sampling, 1). Knows torch and the rig;
+nothing of statistics.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ def check_correct(
     tolerance = rig.tolerance
     lines = []
     for reference_name, want in rig.reference(slot.tensors).items():
-        target = outputs.get(reference_name)
-        if target is None:
+        if reference_name not in outputs:
             continue
+        target = outputs[reference_name]
         exact = reference_name in getattr(tolerance, "exact", ())
         own = getattr(tolerance, "special", {}).get(reference_name, (tolerance.atol, tolerance.rtol))
         atol, rtol = (0.0, 0.0) if exact else own
@@ -169,8 +169,9 @@ def check_other_stream(
     copies the outputs meanwhile. They must still be poison. On a host that never queued (the sleep is over)
     it cannot be told. Raises GateFailed.
     """
-    import torch
+    import torch as untyped
 
+    torch: Any = untyped
     gate_name = f"stream ({name})"
     before = {}
     for target in outputs.values():

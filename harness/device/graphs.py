@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.device.clock import Clock
 
-__all__ = ["Sizing", "Side", "launch_unit", "order", "replay_of", "size", "floor_of"]
+__all__ = ["Side", "Sizing", "floor_of", "launch_unit", "order", "replay_of", "size"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def order(launches: int, sets: int, surplus: int, spare: int) -> list[int]:
 
 
 def replay_of(
-    launches: Sequence[Callable[[], None]], device: str, stream: Any = None
+    launches: Sequence[Callable[[], object]], device: str, stream: Any = None
 ) -> Callable[[], object]:
     """A call that runs `launches` in order: a captured graph on a GPU, a loop on a CPU."""
     if device == "cpu":

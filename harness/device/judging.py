@@ -71,7 +71,8 @@ def trouble(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str) -> 
             return Trouble(Verdict.INVALID, f"process {process['index']}: {regime} never became steady")
         rotation = process["sizing"]["rotation"]
         if rotating(regime) and rotation < plan.least_rotation:
-            reason = f"the rotation holds {rotation:.2f} of the last-level cache, less than {plan.least_rotation:g}"
+            least = f"less than {plan.least_rotation:g}"
+            reason = f"the rotation holds {rotation:.2f} of the last-level cache, {least}"
             return Trouble(Verdict.INVALID, reason)
     if last_look(len(whole), plan.looks) == 0:
         reason = f"{len(whole)} processes, fewer than the first look ({plan.looks[0]}); resume the run"
@@ -112,7 +113,8 @@ def controls(
         return Trouble(Verdict.INVALID, f"A/A reads {math.exp(aa.mean):.4f}, not 1"), numbers
     found = interval(_values(plan, processes, regime, CONTROL_POSITIVE))
     if found.low <= 0 or abs(positive.mean - built) > limit + positive.half:
-        reason = f"a known {_percent(plan.extra)} reads {_percent(math.expm1(positive.mean))} ± {_percent(positive.half)}"
+        seen = f"{_percent(math.expm1(positive.mean))} ± {_percent(positive.half)}"
+        reason = f"a known {_percent(plan.extra)} reads {seen}"
         return Trouble(Verdict.INVALID, f"positive control missed: {reason}"), numbers
     return None, numbers
 
@@ -147,9 +149,7 @@ def judge_pair(
         return Judged(failed.verdict, f"{failed.reason} ({text})", theta, numbers)
     if decision.word == "drifting":
         rise = _percent(decision.trend.rise)
-        reason = (
-            f"not stationary: drifts by {rise} over the processes (p {decision.trend.p:.2g}; {text})"
-        )
+        reason = f"not stationary: drifts by {rise} over the processes (p {decision.trend.p:.2g}; {text})"
         return Judged(Verdict.INVALID, reason, theta, numbers, decision.settled)
     verdict = _VERDICTS[decision.word]
     return Judged(
@@ -167,8 +167,8 @@ def judge_control(
 ) -> Judged:
     """A claim about the instrument: does `pair` read `truth` within `tau`, all processes pooled.
 
-    The instrument floor is left out of the interval, since it is what such a claim tests; one question is asked
-    of all processes and not one at each look.
+    The instrument floor is left out of the interval, since it is what such a claim tests; one question is
+    asked of all processes and not one at each look.
     """
     problem = trouble(plan, processes, regime)
     if problem is not None:

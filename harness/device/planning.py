@@ -5,8 +5,9 @@ Nothing is guessed: a workload that leaves a dimension unsaid is not timed, and 
 
 from __future__ import annotations
 
+import importlib.util
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from harness.device.verdicts import STUDY_ARCH, regime_of
 from harness.errors import HarnessError
 from harness.kernels.base import PEAK_BYTES_PER_S, KernelModule
 
-__all__ = ["Planned", "plan_for", "table"]
+__all__ = ["Planned", "installed", "plan_for", "table"]
 
 TIMED = ("ratio", "class", "latency", "throughput", "control")
 """Kinds whose claims name a workload that the engine can time."""
@@ -33,10 +34,21 @@ class Planned:
     left_out: Mapping[str, str]
 
 
+def installed(package: str) -> bool:
+    """Is the library that a baseline requires here. A ratio against one that is not is NOT_MEASURED."""
+    return package != "aiter" or importlib.util.find_spec("aiter") is not None
+
+
 def plan_for(
-    bundle: Bundle, module: KernelModule, options: Mapping[str, Any], pins: str | None = None
+    bundle: Bundle,
+    module: KernelModule,
+    options: Mapping[str, Any],
+    pins: str | None = None,
+    has: Callable[[str], bool] = lambda package: True,
 ) -> Planned:
-    """The plan for `bundle`. Options: workload (only this one), seed, start, processes."""
+    """The plan for `bundle`. Options: workload (only this one), seed, start, processes. `has` says which
+    libraries are here; a baseline of another is not timed.
+    """
     only = options.get("workload")
     shapes, left_out = [], {}
     for workload in bundle.workloads:
@@ -44,7 +56,7 @@ def plan_for(
         if not claims or (only is not None and workload.id != only):
             continue
         try:
-            shapes.append(_shape(workload, claims, module))
+            shapes.append(_shape(workload, claims, module, has))
         except HarnessError as error:
             left_out[workload.id] = error.message
     if not shapes:
@@ -66,11 +78,13 @@ def plan_for(
     return Planned(plan, left_out)
 
 
-def _shape(workload: Workload, claims: list[Claim], module: KernelModule) -> Shape:
+def _shape(
+    workload: Workload, claims: list[Claim], module: KernelModule, has: Callable[[str], bool]
+) -> Shape:
     if workload.unknown:
         raise HarnessError(f"the publication does not say {', '.join(workload.unknown)}")
     dims = module.resolve(workload.dims)
-    baselines = tuple(b.id for b in module.baselines(dims) if b.role == "claim")
+    baselines = tuple(b.id for b in module.baselines(dims) if b.role == "claim" and has(b.requires))
     regimes = {r for r in map(regime_of, claims) if r is not None}
     judged = tuple(r for r in REGIMES if r in regimes) or (COLD,)
     ratios = [

@@ -16,7 +16,7 @@ from typing import Any
 from harness.command import Outcome, Reporter
 from harness.device import record
 from harness.device.judging import judge_pair, stopping
-from harness.device.plan import EAGER, HOST_ROTATED, HOST_WARM, Plan, Shape
+from harness.device.plan import COLD, EAGER, HOST_ROTATED, HOST_WARM, Plan, Shape
 from harness.device.run import Run, measure, open_run, replicates, require_torch
 from harness.device.verdicts import summary
 from harness.errors import HarnessError
@@ -78,9 +78,11 @@ def _shapes(names: tuple[str, ...], judged: tuple[str, ...] | None = None) -> tu
     unknown = [n for n in names if n not in WORKLOADS]
     if unknown:
         raise HarnessError(f"no shape {unknown[0]!r}", remedy=f"one of: {', '.join(WORKLOADS)}")
-    if judged is None:
-        return tuple(Shape(n, dict(WORKLOADS[n]), (BASELINE,)) for n in names)
-    return tuple(Shape(n, dict(WORKLOADS[n]), (BASELINE,), judged=judged) for n in names)
+    made = []
+    for name in names:
+        dims: Mapping[str, Any] = WORKLOADS[name]
+        made.append(Shape(name, dict(dims), (BASELINE,), judged=judged or (COLD,)))
+    return tuple(made)
 
 
 def _plan(args: argparse.Namespace) -> Plan:
@@ -95,7 +97,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     start = args.start or ("spawn" if device == "cpu" else "fork")
     plan = make(start, tuple(args.shape) if args.shape else shapes, args.seed)
     if args.processes is not None:
-        looks = tuple(k for k in plan.looks if k < args.processes) + (args.processes,)
+        looks = (*(k for k in plan.looks if k < args.processes), args.processes)
         plan = plan.with_(looks=looks)
     return plan
 
@@ -198,7 +200,7 @@ def start_up_share(processes: list[dict[str, Any]]) -> float | None:
     if not whole:
         return None
     started = sum(p["seconds"]["start"] + p["seconds"]["import"] + p["seconds"]["context"] for p in whole)
-    return round(started / sum(p["wall_s"] for p in whole), 4)
+    return round(float(started) / sum(float(p["wall_s"]) for p in whole), 4)
 
 
 def resolution(plan: Plan, processes: list[dict[str, Any]], regime: str) -> dict[str, float]:
@@ -237,7 +239,8 @@ def _words(rows: list[dict[str, Any]], plan: Plan) -> list[str]:
             f"{row['shape']}: this machine tells a ratio from another that differs by "
             f"{100 * math.expm1(fine['half_width']):.1f} % or more, in {fine['seconds']:.0f} s "
             f"({row['processes']} processes); with {plan.looks[-1]} processes "
-            f"{100 * math.expm1(fine['half_width_at_last_look']):.1f} % in {fine['seconds_at_last_look']:.0f} s. "
+            f"{100 * math.expm1(fine['half_width_at_last_look']):.1f} % in "
+            f"{fine['seconds_at_last_look']:.0f} s. "
             f"{100 * (row['start_up_share'] or 0):.0f} % of the time was start-up of processes."
         )
     return lines

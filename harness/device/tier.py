@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.bundle import Bundle
 from harness.device.plan import Plan
-from harness.device.planning import Planned, plan_for, table
+from harness.device.planning import Planned, installed, plan_for, table
 from harness.errors import HarnessError
 from harness.kernels import get
 from harness.tiers import Context, Evidence, unavailable
@@ -37,7 +37,7 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
         return unavailable("no GPU here", _remedy(bundle))
     try:
         module = get(bundle.id)
-        planned = plan_for(bundle, module, context.options, _pins())
+        planned = plan_for(bundle, module, context.options, _pins(), installed)
     except HarnessError as error:
         return unavailable(error.message, error.remedy or "see docs/kernels.md")
     if planned.plan is None:
@@ -171,7 +171,8 @@ def probe(limit_s: float = 120.0) -> Mapping[str, Any]:
     """Which device a process sees, asked in a process that then ends; {"unavailable": why} where there is
     none."""
     code = (
-        "import json\nfrom harness.device.machine import describe\nfrom harness.device.telemetry import meter_for\n"
+        "import json\nfrom harness.device.machine import describe\n"
+        "from harness.device.telemetry import meter_for\n"
         "import torch\n"
         "print(json.dumps(describe('cuda', meter_for('cuda')) if torch.cuda.is_available() else "
         "{'unavailable': 'torch sees no GPU'}))"
@@ -218,7 +219,8 @@ def dry_text(bundle: str, rows: list[dict[str, Any]], left_out: Mapping[str, str
         dims = " ".join(f"{k}={v}" for k, v in row["dims"].items())
         low, high = row["processes"]
         lines.append(
-            f"{bundle} {row['shape']}: {dims}; {row['bytes']:,} bytes a launch, {row['memory'] / 1e9:.2f} GB held; "
+            f"{bundle} {row['shape']}: {dims}; {row['bytes']:,} bytes a launch, "
+            f"{row['memory'] / 1e9:.2f} GB held; "
             f"against {', '.join(row['baselines']) or 'nothing'}; judged in {', '.join(row['judged'])}; "
             f"{low} to {high} processes, about {row['seconds'][0]} to {row['seconds'][1]} s"
         )

@@ -216,7 +216,8 @@ def _judge_level(found: _Samples, side: str, published: float, tau: float) -> Ti
         "processes": theta.count,
         "tau": tau,
     }
-    text = f"{value:.4g} [{numbers['low']:.4g}, {numbers['high']:.4g}] from {theta.count} processes; {published:g} is published"
+    span = f"[{numbers['low']:.4g}, {numbers['high']:.4g}]"
+    text = f"{value:.4g} {span} from {theta.count} processes; {published:g} is published"
     return TierResult(verdict, round(value, 5), text, numbers=numbers)
 
 
@@ -291,7 +292,8 @@ def geomean(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
     tau = math.log1p(claim.tolerance) if claim.tolerance else plan.tau
     word = decide(delta, tau)
     verdict = {"inside": Verdict.REPRODUCED, "outside": Verdict.CONTRADICTED}.get(word, Verdict.INCONCLUSIVE)
-    text = f"{math.exp(center):.4f} ± {100 * half:.2f} % over {len(columns)} shapes; {claim.published} is published"
+    over = f"over {len(columns)} shapes"
+    text = f"{math.exp(center):.4f} ± {100 * half:.2f} % {over}; {claim.published} is published"
     return TierResult(
         verdict, round(math.exp(center), 5), text, numbers={"shapes": len(columns), "half_width": delta.half}
     )
