@@ -6,7 +6,7 @@ a worker process.
 """
 
 # FlyDSL traces Python functions by its own types; its decorators and the traced functions have none.
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
