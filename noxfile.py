@@ -29,7 +29,7 @@ import nox
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".nox" / "harness"
 STAMP = ENVIRONMENT / "requirements.sha256"
-EXTRAS = "compile,container,dev"
+EXTRAS = "compile,execute,container,dev"
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["reproduce-softmax"]

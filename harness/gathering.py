@@ -19,7 +19,7 @@ __all__ = ["FILES", "committed", "gather", "judge", "speaking", "was_available"]
 FILES = {"compile": "compiled", "execute": "executed"}
 """Tiers that give the same evidence on every machine, and the name of the file that holds it."""
 
-_EXTRAS = {"compile": "compile", "execute": "compile", "device": "device"}
+_EXTRAS = {"compile": "compile", "execute": "execute", "device": "device"}
 
 
 def speaking(tier: str, bundle: Bundle) -> int:
