@@ -1,7 +1,7 @@
 """rocpd, rocprofv3's SQLite output and its default format: kernels and counters of schema version 3.
 
-Knows the views of version 3 and refuses another version by name. Read-only and immutable, so a database that
-another process holds is still read, or refused with one line. Must not know what a figure means.
+Knows the views of version 3 and refuses another version by name. It is opened read-only; one
+that another process holds is refused with one line. Must not know what a figure means.
 
 Format: rocprofiler-sdk, rocpd schema (tables `rocpd_*`, views `kernels`, `counters_collection`).
 """
