@@ -33,7 +33,14 @@ class Observer(Protocol):
     """Told of every LDS and global access before it happens."""
 
     def access(
-        self, entry: Instruction, space: str, address: Array, mask: Array | None, size: int, kind: str
+        self,
+        entry: Instruction,
+        space: str,
+        address: Array,
+        mask: Array | None,
+        size: int,
+        kind: str,
+        values: list[Array] | None = None,
     ) -> None:
         """`address` [waves, 64] bytes (LDS: within the workgroup) for the state's selected waves; kind r,
         w or a.
@@ -208,9 +215,9 @@ def _global(st: State, memory: Memory, hook: Hook, entry: Instruction, move: Mov
     target = fields["vdata"] if "vdata" in fields else fields["vdst"]
     size = move.unit * move.count
 
-    def tell(address: Array, mask: Array | None, kind: str) -> None:
+    def tell(address: Array, mask: Array | None, kind: str, values: list[Array] | None = None) -> None:
         if hook.observer is not None:
-            hook.observer.access(entry, "global", address, mask, size, kind)
+            hook.observer.access(entry, "global", address, mask, size, kind, values)
 
     def lanes(checks: list[Array] | None, j: int) -> Array | None:
         if checks is None:
@@ -246,11 +253,13 @@ def _global(st: State, memory: Memory, hook: Hook, entry: Instruction, move: Mov
             try:
                 if checks is None:
                     mask = lanes(None, 0)
-                    tell(address, mask, "w")
-                    memory.store(address, mask, move.unit, read())
+                    values = read()
+                    tell(address, mask, "w", values)
+                    memory.store(address, mask, move.unit, values)
                 else:
-                    tell(address, lanes(checks, 0), "w")
-                    for j, value in enumerate(read()):
+                    values = read()
+                    tell(address, lanes(checks, 0), "w", values)
+                    for j, value in enumerate(values):
                         memory.store(address + move.unit * j, lanes(checks, j), move.unit, [value])
             except Fault as fault:
                 raise fail(st, entry, fault, "store") from None
@@ -400,9 +409,9 @@ def _share(st: State, hook: Hook, entry: Instruction, move: Move) -> Step:
         offsets = [fields["offset0"] | (fields["offset1"] << 8)]
     size = move.unit * move.count
 
-    def tell(address: Array, kind: str) -> None:
+    def tell(address: Array, kind: str, values: list[Array] | None = None) -> None:
         if hook.observer is not None:
-            hook.observer.access(entry, "lds", address, None if st.full else st.mask, size, kind)
+            hook.observer.access(entry, "lds", address, None if st.full else st.mask, size, kind, values)
 
     if move.kind in ("load", "transpose"):
         rows = _data_rows(st, entry, fields["vdst"], move.count * move.pairs)
@@ -429,8 +438,9 @@ def _share(st: State, hook: Hook, entry: Instruction, move: Move) -> Step:
             mask = None if st.full else st.mask
             for offset, read in zip(offsets, readers, strict=True):
                 address = base[st.sel].astype(I64) + offset
-                tell(address, "w")
-                share.store(entry, address, mask, move.unit, read())
+                values = read()
+                tell(address, "w", values)
+                share.store(entry, address, mask, move.unit, values)
 
         return store
     words = move.unit // 4

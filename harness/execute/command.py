@@ -103,7 +103,8 @@ def _launch(launch: Mapping[str, Any]) -> list[str]:
     for name, one in launch["numerics"].items():
         verdict = "within tolerance" if one["passed"] else "NOT within tolerance"
         out.append(
-            f"{name}: {verdict}, max error {one['max_abs_error']}, cosine {one['cosine']}, {one['elements']} elements"
+            f"{name}: {verdict}, max error {one['max_abs_error']}, cosine {one['cosine']}, "
+            f"{one['elements']} elements"
         )
     for one in launch["schedules"][1:]:
         same = "same bits as fair" if one["same_as_fair"] else "OTHER outputs than fair"
@@ -115,8 +116,8 @@ def _launch(launch: Mapping[str, Any]) -> list[str]:
     races = launch["races"]
     for race in races["found"]:
         sides = ", ".join(
-            f"wave {race[side]['wave']} {race[side]['kind']} at PC 0x{race[side]['pc']:x} ({race[side]['source']})"
-            for side in ("first", "second")
+            f"wave {one['wave']} {one['kind']} at PC 0x{one['pc']:x} ({one['source']})"
+            for one in (race["first"], race["second"])
         )
         out.append(f"RACE in {race['space']}, {race['reason']}: {sides}")
     if races["witness"]:

@@ -180,6 +180,7 @@ def encode_fp8(a: Any, name: str = "fp8") -> Any:
     size = np.abs(x)
     with quiet():
         e = np.maximum(np.floor(np.log2(np.where((size > 0) & np.isfinite(size), size, 1.0))), exponent_min)
+    e = np.where(size == 0, exponent_min, e)
     e = np.where(size >= 2.0 ** (e + 1), e + 1, np.where((size < 2.0**e) & (e > exponent_min), e - 1, e))
     step = 2.0 ** (e - mantissa)
     units = np.rint(np.where(np.isfinite(size), size, 0.0) / step)  # rint is to nearest even

@@ -34,7 +34,14 @@ class Watcher(Protocol):
     """Told of accesses, waits, barriers and ends (the race detector, the tracer)."""
 
     def access(
-        self, entry: Instruction, space: str, address: Array, mask: Array | None, size: int, kind: str
+        self,
+        entry: Instruction,
+        space: str,
+        address: Array,
+        mask: Array | None,
+        size: int,
+        kind: str,
+        values: list[Array] | None = None,
     ) -> None:
         """See `harness.execute.bind_memory.Observer`."""
 

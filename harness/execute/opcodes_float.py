@@ -99,8 +99,10 @@ _simple(
 
 @valu("v_med3_f32", "f32 = f32, f32, f32", f"{_3}; with a NaN, the minimum of the three")
 def v_med3_f32(a: Any, b: Any, c: Any) -> Any:
+    """The document's own rule, which decides between zeros of both signs."""
     nan = np.isnan(a) | np.isnan(b) | np.isnan(c)
-    middle = ieee_max(ieee_min(a, b), ieee_min(ieee_max(a, b), c))
+    top = ieee_max(ieee_max(a, b), c)
+    middle = np.where(top == a, ieee_max(b, c), np.where(top == b, ieee_max(a, c), ieee_max(a, b)))
     return np.where(nan, ieee_min(ieee_min(a, b), c), middle)
 
 
@@ -172,6 +174,10 @@ def _exponent(a: Any) -> Any:
     return (np.asarray(a).view(U32) >> U32(23)) & U32(0xFF)
 
 
+def _denormal(x: Any) -> Any:
+    return (np.abs(x) < F32(2.0**-126)) & (x != 0)
+
+
 @valu(
     "v_div_scale_f32", "f32, mask = f32, f32, f32", f"{_3}; a: which to scale, b: denominator, c: numerator"
 )
@@ -192,8 +198,10 @@ def v_div_scale_f32(a: Any, b: Any, c: Any) -> Any:
     # The branches in the document's order: first that applies decides.
     out = np.where(ec <= 23, scaled, a)
     out = np.where(tiny_quotient, np.where(is_c, scaled, a), out)
-    out = np.where(tiny_reciprocal, np.ldexp(a.astype(F64), -64).astype(F32), out)
-    out = np.where(tiny_reciprocal & tiny_quotient, np.where(is_b, scaled, a), out)
+    lowered = np.ldexp(a.astype(F64), -64).astype(F32)
+    out = np.where(tiny_reciprocal, lowered, out)
+    # The document raises the denominator here, which would overflow; only lowering it leaves a quotient to scale.
+    out = np.where(tiny_reciprocal & tiny_quotient, np.where(is_b, lowered, a), out)
     out = np.where(_denormal(b), scaled, out)
     out = np.where(big, np.where(is_b, scaled, a), out)
     return np.where(zero, F32(np.nan), out), flag
@@ -218,6 +226,8 @@ def v_div_fixup_f32(a: Any, b: Any, c: Any) -> Any:
     sign = np.where(negative, F32(-1), F32(1))
     eb, ec = _exponent(b).astype(I32), _exponent(c).astype(I32)
     out = np.where(negative, -np.abs(a), np.abs(a))
+    # A quotient that overflowed leaves NaN in the refinement steps before; the document's cases do not name it.
+    out = np.where(np.isnan(a), sign * F32(np.inf), out)
     out = np.where(eb == 255, sign * F32(0), out)  # the order below is the document's, last first
     with np.errstate(all="ignore"):
         out = np.where((ec - eb) < -150, sign * F32(0), np.where(eb == 255, sign * F32(np.inf), out))

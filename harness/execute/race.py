@@ -6,7 +6,8 @@ them and the earlier one was waited for (S_WAITCNT) before it: LDS and vector me
 waves
 may be reordered until their counter says that they are done (LLVM AMDGPUUsage, "Memory Model gfx942"). So an
 access spans the barrier intervals from its issue to its wait, and two accesses race if their spans share an
-interval. Within one wave the same holds for LDS filled by a load that was not waited for.
+interval. Two waves that write the same value to a place are
+not reported. Within one wave the same holds for LDS filled by a load that was not waited for.
 
 Nothing here depends on the order in which the waves happened to run. Must not know opcodes or schedules.
 """
@@ -84,6 +85,7 @@ class _Access:
     epoch: int
     order: Array
     done: Array = field(default_factory=lambda: np.zeros(0))
+    values: list[Array] | None = None
 
     @property
     def by_load(self) -> bool:
@@ -128,9 +130,16 @@ class RaceDetector:
             queue[wave].append([])
 
     def access(
-        self, entry: Instruction, space: str, address: Array, mask: Array | None, size: int, kind: str
+        self,
+        entry: Instruction,
+        space: str,
+        address: Array,
+        mask: Array | None,
+        size: int,
+        kind: str,
+        values: list[Array] | None = None,
     ) -> None:
-        """Remember one access of the selected waves."""
+        """Remember one access of the selected waves; `values` are the units that a write stores."""
         ids = self.st.ids
         groups = ids // self.st.per_group
         queue = self.local if entry.encoding.startswith("DS") else self.vector
@@ -148,6 +157,7 @@ class RaceDetector:
                 int(self.epoch[group]),
                 self.clock[waves].copy(),
                 np.full(rows.size, _NEVER),
+                None if values is None else [np.broadcast_to(value, address.shape)[rows] for value in values],
             )
             self.current[int(group)].append(made)
             for row, wave in enumerate(waves):
@@ -195,6 +205,7 @@ class RaceDetector:
                     access.epoch,
                     access.order[rows],
                     access.done[rows],
+                    None if access.values is None else [value[rows] for value in access.values],
                 )
                 self._redirect(access, part, rows)
                 out.append(part)
@@ -263,6 +274,8 @@ class RaceDetector:
                     continue
                 seen.add(key)
                 a, b = accesses[key[0]], accesses[key[1]]
+                if _stored(a, int(wave[i]), address) == _stored(b, int(wave[j]), address) is not None:
+                    continue  # both write the same value: no order of them shows
                 self._report(group, a, int(wave[i]), b, int(wave[j]), address)
             if len(seen) > 256:
                 return
@@ -303,6 +316,24 @@ class RaceDetector:
                     met = np.intersect1d(mine, theirs)
                     if met.size:
                         self._report(group, load, int(wave), other, int(wave), int(met[0]) * 4)
+
+
+def _stored(access: _Access, wave: int, address: int) -> bytes | None:
+    """The bytes that `wave` writes from `address` on (to the end of its access), None for anything but a write."""
+    if access.kind != "w" or access.values is None:
+        return None
+    for row in np.flatnonzero(access.waves == wave):
+        at = access.address[row]
+        hit = (at <= address) & (address < at + access.size)
+        if access.mask is not None:
+            hit &= access.mask[row]
+        lanes = np.flatnonzero(hit)
+        if lanes.size:
+            lane = int(lanes[-1])
+            raw = b"".join(np.ascontiguousarray(value[row, lane]).tobytes() for value in access.values)
+            start = address - int(at[lane])
+            return raw[start : start + 4]
+    return None
 
 
 def _cells(access: _Access, grain: int, row: int | None = None) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +159,6 @@ def execute_item(
                 ),
             }
         )
-    for entry in schedules:
-        if entry["worst"] == float("inf"):
-            entry["worst"] = None
     races = session.races(
         [part[:RACE_GROUPS] if count is not None or len(part) > 64 else part for part in chosen]
     )
@@ -188,6 +185,12 @@ def execute_item(
             }
         )
     return out
+
+
+def _worst(outputs: Iterable[Mapping[str, Any]]) -> float | None:
+    """The largest share of the allowed error, None where one is no number."""
+    values = [one["worst"] for one in outputs]
+    return None if None in values else max(values, default=0.0)
 
 
 def _captures(
