@@ -142,6 +142,11 @@ class Rig:
         if reset is not None:
             reset(tensors)
 
+    def expects(self, name: str) -> str | None:
+        """The regular expression that a baseline's kernel symbol must match to be the claimed one, if any."""
+        pattern: str | None = getattr(self._baselines.get(name), "expects", None)
+        return pattern
+
     def reference(self, tensors: dict[str, Any]) -> dict[str, Any]:
         """The float64 reference of one set."""
         made: dict[str, Any] = self._module.reference(self.dims, tensors)

@@ -27,7 +27,7 @@ from harness.verdict import ExitCode
 
 __all__ = ["Decide", "Decision", "Run", "measure", "open_run", "replicates", "require_torch", "write_text"]
 
-FATAL = ("arch", "device")
+FATAL = ("arch", "branch", "device")
 """Faults that no other process of the run can be free of: the run ends at once."""
 
 MAX_FAULTS = 2
