@@ -177,6 +177,11 @@ def _shown(path: Path, bundle_path: Path) -> str:
 
 def _odd(data: Any, file: str) -> list[Fault]:
     """Values that Python's JSON knows and nobody else's: infinities and lone surrogates."""
+    try:
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        return []  # as all evidence of this repository; what follows finds the place, and is slow
+    except ValueError:
+        pass
     out = [Fault(file, None, spot(at), "finite", "must be a finite number") for at in _infinite(data)]
     try:
         json.dumps(data, ensure_ascii=False).encode("utf-8")
