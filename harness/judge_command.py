@@ -7,7 +7,9 @@ one evidence file, checks its hashes, and diffs the verdicts with the committed 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness import verdicts
 from harness.agreement import Row, exit_code
@@ -15,11 +17,16 @@ from harness.bundle import ROOT, Bundle, find
 from harness.command import Outcome, Reporter
 from harness.errors import HarnessError
 from harness.gathering import judge
+from harness.judge.many import contradicted
 from harness.reproduce import Run
+from harness.verdict import Verdict
 
 __all__ = ["configure", "evidence_file", "run"]
 
 TIER = "device"
+
+_DECIDED = (Verdict.REPRODUCED, Verdict.CONTRADICTED, Verdict.INCONCLUSIVE)
+"""Verdicts that the ratio itself gave, and not a gate."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -86,14 +93,47 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
 
         reporter.say(f"wrote {len(update([one], args.root))} files")
     code = exit_code(rows, ())
+    family = _family(rows)
     data = {
         "bundles": [one.to_json()],
         "evidence": {"file": path.name, "sha256": evidence["sha256"], "created": evidence["created"]},
         "regimes": summary(evidence),
+        "shapes_together": family,
         "exit_code": code,
     }
     if args.json:
         return Outcome(code, "", data)
     from harness.report.terminal import table
 
-    return Outcome(code, table(rows, (TIER,), code), data)
+    return Outcome(code, table(rows, (TIER,), code) + _together(family), data)
+
+
+def _family(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """What the ratios say when they are asked together: how many are contradicted one by one, and which by
+    Holm's step-down, where chance may contradict none of them; None for fewer than two judged ratios."""
+    asked = {
+        row.claim: row.fresh[TIER]
+        for row in rows
+        if row.kind == "ratio"
+        and "p_outside" in row.fresh[TIER].numbers
+        and row.fresh[TIER].verdict in _DECIDED
+    }
+    if len(asked) < 2:
+        return None
+    found = contradicted([float(one.numbers["p_outside"]) for one in asked.values()])
+    return {
+        "ratios": len(asked),
+        "contradicted": [name for name, one in asked.items() if one.verdict is Verdict.CONTRADICTED],
+        "contradicted_holm": [name for name, sure in zip(asked, found, strict=True) if sure],
+    }
+
+
+def _together(family: Mapping[str, Any] | None) -> str:
+    if family is None or not family["contradicted"]:
+        return ""
+    single, sure = len(family["contradicted"]), family["contradicted_holm"]
+    names = f": {', '.join(sure)}" if sure else ""
+    return (
+        f"\n{single} of {family['ratios']} ratios contradicted one by one; "
+        f"{len(sure)} when asked together (Holm){names}"
+    )

@@ -16,6 +16,7 @@ from scipy import stats
 
 from harness.judge import many
 from harness.judge.batch import judge_all
+from harness.judge.gates import floor_limited
 from harness.judge.rule import ALPHA, LOOKS, Interval, classes, decide, interval, last_look
 from harness.judge.sequential import judge
 from harness.judge.trend import drifts, trend
@@ -160,6 +161,26 @@ def test_the_resampled_mean_covers_and_repeats() -> None:
     assert (center, half) == many.resampled_mean(columns)
     truth = stats.norm.ppf(1 - ALPHA) * 0.01 / math.sqrt(60)
     assert center == pytest.approx(0.1, abs=3 * truth) and half == pytest.approx(truth, rel=0.35)
+
+
+def test_the_resampled_mean_is_not_too_sure_after_five_processes() -> None:
+    """Over 40 shapes of 5 processes the interval is as wide as the known spread makes it, not 10 % less."""
+    rng = random.Random(8)
+    halves = [
+        many.resampled_mean([[rng.gauss(0, 0.01) for _ in range(5)] for _ in range(40)], draws=1000)[1]
+        for _ in range(12)
+    ]
+    truth = stats.norm.ppf(1 - ALPHA) * 0.01 / math.sqrt(5 * 40)
+    assert math.fsum(halves) / len(halves) == pytest.approx(truth, rel=0.05)
+
+
+def test_samples_at_the_floor_are_refused() -> None:
+    long, short = [200.0, 210.0, 5000.0], [99.0, 90.0, 120.0]
+    assert floor_limited([long, long], 10.0) is None
+    assert floor_limited([long, [100.0] * 3], 10.0) is None, "ten times is enough"
+    said = floor_limited([long, short], 10.0)
+    assert said is not None and said.startswith("FLOOR_LIMITED") and "9.9 times" in said
+    assert floor_limited([short], 10.0, floors=5) is None and floor_limited([short], 0.0) is None
 
 
 def test_the_batch_is_the_judge() -> None:

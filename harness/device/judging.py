@@ -13,7 +13,9 @@ from typing import Any
 
 from harness.device.plan import CONTROL_AA, CONTROL_POSITIVE, EAGER, Plan, Shape, rotating
 from harness.device.run import Decision, replicates
-from harness.device.samples import log_ratio, mean_ns
+from harness.device.samples import halves, log_ratio, mean_ns
+from harness.judge.gates import floor_limited
+from harness.judge.many import p_outside
 from harness.judge.rule import Interval, decide, interval, last_look
 from harness.judge.sequential import judge
 from harness.verdict import Verdict
@@ -22,6 +24,7 @@ __all__ = ["Judged", "Trouble", "controls", "judge_control", "judge_pair", "leve
 
 _BY_FAULT = {
     "arch": Verdict.NOT_COMPARABLE,
+    "branch": Verdict.NOT_COMPARABLE,
     "device": Verdict.NOT_MEASURED,
 }
 """What a fault of a process means; any other makes the run INVALID."""
@@ -74,12 +77,27 @@ def trouble(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str) -> 
             least = f"less than {plan.least_rotation:g}"
             reason = f"the rotation holds {rotation:.2f} of the last-level cache, {least}"
             return Trouble(Verdict.INVALID, reason)
+        limited = None if regime == EAGER else _floor_limited(plan, process, regime)
+        if limited is not None:
+            return Trouble(Verdict.INVALID, f"process {process['index']}: {limited}")
     if last_look(len(whole), plan.looks) == 0:
         reason = f"{len(whole)} processes, fewer than the first look ({plan.looks[0]}); resume the run"
         return Trouble(Verdict.INCONCLUSIVE, reason)
     if not all(regime in p["regimes"] for p in whole):
         return Trouble(Verdict.NOT_MEASURED, f"this run did not time {regime}")
     return None
+
+
+def _floor_limited(plan: Plan, process: Mapping[str, Any], regime: str) -> str | None:
+    """The gate of `harness.judge.gates` over every pair; a process without the regime is judged elsewhere."""
+    samples = process["regimes"].get(regime)
+    if samples is None:
+        return None
+    sides = []
+    for taken in samples["pairs"].values():
+        both = [halves(order, ns) for order, ns in zip(taken["order"], taken["ns"], strict=True)]
+        sides += [[pair[i] / 2 for pair in both] for i in (0, 1)]  # a side has two samples in a block
+    return floor_limited(sides, process["sizing"]["floor_ns"], plan.minimum_floors)
 
 
 def _values(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str) -> list[float]:
@@ -143,7 +161,12 @@ def judge_pair(
     failed, numbers = controls(plan, processes, regime)
     theta = interval(used)
     numbers |= _numbers(theta, decision.delta, tau)
-    numbers |= {"look": decision.look, "trend_p": decision.trend.p, "trend_rise": decision.trend.rise}
+    numbers |= {
+        "p_outside": p_outside(decision.delta, tau),
+        "look": decision.look,
+        "trend_p": decision.trend.p,
+        "trend_rise": decision.trend.rise,
+    }
     text = _read(theta)
     if failed is not None:
         return Judged(failed.verdict, f"{failed.reason} ({text})", theta, numbers)

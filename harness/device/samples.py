@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import HarnessError
 
-__all__ = ["log_ratio", "log_ratios", "mean_ns", "read_process"]
+__all__ = ["halves", "log_ratio", "log_ratios", "mean_ns", "read_process"]
 
 
 def read_process(path: Path, plan_sha256: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _take(out: dict[str, Any], blocks: dict[str, Any], kind: str, record: dict[s
             into["ns"].append(sample["ns"])
 
 
-def _sides(order: str, ns: list[int]) -> tuple[int, int]:
+def halves(order: str, ns: list[int]) -> tuple[int, int]:
     """(subject, baseline) nanoseconds of one block: A is the subject."""
     subject = ns[0] + ns[3] if order in ("ABBA", "a") else ns[1] + ns[2]
     return subject, sum(ns) - subject
@@ -100,7 +100,7 @@ def log_ratios(process: Mapping[str, Any], regime: str, pair: str) -> list[float
     out = []
     for block, order, ns in zip(samples["blocks"], taken["order"], taken["ns"], strict=True):
         if block >= 0:
-            subject, baseline = _sides(order, ns)
+            subject, baseline = halves(order, ns)
             out.append(math.log(baseline / subject))
     return out
 
@@ -117,7 +117,7 @@ def mean_ns(process: Mapping[str, Any], regime: str, pair: str, side: str, launc
     taken = samples["pairs"][pair]
     which = 0 if side == "subject" else 1
     values = [
-        _sides(order, ns)[which] / (2 * launches)
+        halves(order, ns)[which] / (2 * launches)
         for block, order, ns in zip(samples["blocks"], taken["order"], taken["ns"], strict=True)
         if block >= 0
     ]
