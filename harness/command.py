@@ -1,7 +1,7 @@
 """What a command is: a module with `configure(parser)` and `run(args, reporter) -> Outcome`.
 
-A command module does no printing and never exits: `cli` prints the outcome's text, or its data under `--json`,
-and ends with its exit code. What it says while it works goes through the `Reporter`.
+A command module does no printing and never exits: `cli` prints the outcome's text, or its data under
+`--json`, and ends with its exit code. What it says while it works goes through the `Reporter`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Task(Protocol):
 
 
 class Reporter(Protocol):
-    """Where a command speaks while it works (standard error; a live bar on a terminal, plain lines elsewhere)."""
+    """Where a command speaks while it works (standard error; a live bar on a terminal, plain lines
+    elsewhere)."""
 
     def say(self, line: str) -> None:
         """One line of progress."""

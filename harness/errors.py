@@ -10,7 +10,8 @@ __all__ = ["HarnessError"]
 
 
 class HarnessError(Exception):
-    """Bad input or a missing means: `message` says what, `remedy` what to do, `exit_code` how the process ends."""
+    """Bad input or a missing means: `message` says what, `remedy` what to do, `exit_code` how the process
+    ends."""
 
     def __init__(self, message: str, *, remedy: str | None = None, exit_code: int = 2) -> None:
         super().__init__(message)

@@ -81,7 +81,17 @@ def mi350x() -> Recording:
     open_node = {"uid": 0, "gid": 44, "mode": 0o660, "readable": True, "writable": True}
     idle = [{"gpu": 0, "process_list": [{"process_info": "No running processes detected"}]}]
     partition = {"current_partition": [{"gpu_id": 0, "memory": "NPS1", "accelerator_type": "SPX"}]}
-    packages = ("pyyaml", "jsonschema", "jsonschema-rs", "msgspec", "orjson", "rich", "numpy", "scipy", "docker")
+    packages = (
+        "pyyaml",
+        "jsonschema",
+        "jsonschema-rs",
+        "msgspec",
+        "orjson",
+        "rich",
+        "numpy",
+        "scipy",
+        "docker",
+    )
     return {
         "uid": 1000,
         "groups": [1000, 44, 109],
