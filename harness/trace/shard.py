@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from typing import NamedTuple
 
 from harness.trace import att
@@ -69,23 +70,20 @@ class Shard:
 
     def __init__(self, files: list[Entry]) -> None:
         self._files = files
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                "OPENBLAS_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            },
-        )
-        assert self._child.stdin is not None  # asked for above
-        try:
-            self._child.stdin.write(pickle.dumps([(e.path, e.size, e.disk) for e in files]))
-            self._child.stdin.close()
-        except BrokenPipeError:
-            pass
+        with tempfile.TemporaryFile() as told:  # a pipe would hold the parent until the child has started
+            told.write(pickle.dumps([(e.path, e.size, e.disk) for e in files]))
+            told.seek(0)
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+                },
+            )
 
     def finish(self) -> dict[str, Part]:
         """What the child summed; read here instead where it failed."""
