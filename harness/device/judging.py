@@ -16,11 +16,22 @@ from harness.device.run import Decision, replicates
 from harness.device.samples import halves, log_ratio, mean_ns
 from harness.judge.gates import floor_limited
 from harness.judge.many import p_outside
-from harness.judge.rule import Interval, decide, interval, last_look
+from harness.judge.rule import FLOOR, Interval, decide, interval, last_look
 from harness.judge.sequential import judge
+from harness.judge.trend import drifts
 from harness.verdict import Verdict
 
-__all__ = ["Judged", "Trouble", "controls", "judge_control", "judge_pair", "level", "stopping", "trouble"]
+__all__ = [
+    "Judged",
+    "Trouble",
+    "controls",
+    "judge_control",
+    "judge_pair",
+    "level",
+    "read_pair",
+    "stopping",
+    "trouble",
+]
 
 _BY_FAULT = {
     "arch": Verdict.NOT_COMPARABLE,
@@ -180,6 +191,29 @@ def judge_pair(
     )
 
 
+def read_pair(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str) -> Judged:
+    """What `pair` reads where nothing was published: is it known well enough to judge by?
+
+    REPRODUCED where gates, controls and trend hold and the interval is no wider than half the tolerance.
+    """
+    problem = trouble(plan, processes, regime)
+    if problem is not None:
+        return Judged(problem.verdict, problem.reason)
+    values = _values(plan, processes, regime, pair)
+    theta = interval(values)
+    failed, numbers = controls(plan, processes, regime)
+    numbers |= _numbers(theta, theta, plan.tau)
+    if failed is not None:
+        return Judged(failed.verdict, f"{failed.reason} ({_read(theta)})", theta, numbers)
+    if drifts(values, FLOOR):
+        return Judged(
+            Verdict.INVALID, f"not stationary: drifts over the processes ({_read(theta)})", theta, numbers
+        )
+    narrow = theta.half <= plan.tau / 2
+    verdict = Verdict.REPRODUCED if narrow else Verdict.INCONCLUSIVE
+    return Judged(verdict, _read(theta), theta, numbers, narrow)
+
+
 def judge_control(
     plan: Plan,
     processes: Sequence[Mapping[str, Any]],
@@ -252,13 +286,14 @@ def stopping(plan: Plan, shape: Shape, processes: Sequence[Mapping[str, Any]]) -
     for regime in shape.judged:
         for name in shape.baselines:
             published = (shape.published or {}).get(name)
-            judged = judge_pair(
-                plan, processes, regime, f"ratio:{name}", published or 1.0, u0=shape.u0 if published else 0.0
-            )
+            pair = f"ratio:{name}"
+            if published is None:
+                judged = read_pair(plan, processes, regime, pair)
+            else:
+                judged = judge_pair(plan, processes, regime, pair, published, u0=shape.u0)
             if judged.theta is None:
                 return Decision(False, judged.reason)
-            narrow = judged.theta.half <= plan.tau / 2 and judged.verdict is not Verdict.INVALID
-            done = done and (judged.settled if published else narrow)
+            done = done and judged.settled
             lines.append(f"ratio {math.exp(judged.theta.mean):.4f} ± {_percent(judged.theta.half)}")
         if not shape.baselines:
             failed, numbers = controls(plan, processes, regime)

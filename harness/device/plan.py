@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = [
     "digest",
     "plan_from_json",
     "rotating",
+    "shape_id",
 ]
 
 COLD = "graph-kernel/cold"
@@ -69,6 +71,11 @@ def canonical(value: Any) -> bytes:
 def digest(value: Any) -> str:
     """sha256 (hex) of the canonical form of `value`."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def shape_id(workload: str, aspect: str | None) -> str:
+    """The id of a shape: its workload, and which launch of it (a stage, a variant of the kernel) is meant."""
+    return workload if aspect is None else f"{workload}.{re.sub('[^a-z0-9]+', '-', aspect.lower())}"
 
 
 @dataclass(frozen=True)

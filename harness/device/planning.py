@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.bundle import Bundle, Claim, Workload
-from harness.device.plan import COLD, REGIMES, Plan, Shape
+from harness.device.plan import COLD, REGIMES, Plan, Shape, shape_id
 from harness.device.verdicts import STUDY_ARCH, regime_of
 from harness.errors import HarnessError
 from harness.kernels.base import PEAK_BYTES_PER_S, KernelModule
@@ -52,13 +52,14 @@ def plan_for(
     only = options.get("workload")
     shapes, left_out = [], {}
     for workload in bundle.workloads:
-        claims = [c for c in bundle.claims if c.workload == workload.id and c.kind in TIMED]
-        if not claims or (only is not None and workload.id != only):
+        timed = [c for c in bundle.claims if c.workload == workload.id and c.kind in TIMED]
+        if only is not None and workload.id != only:
             continue
-        try:
-            shapes.append(_shape(workload, claims, module, has))
-        except HarnessError as error:
-            left_out[workload.id] = error.message
+        for aspect, claims in _by_aspect(timed, module).items():
+            try:
+                shapes.append(_shape(workload, aspect, claims, module, has))
+            except HarnessError as error:
+                left_out[shape_id(workload.id, aspect)] = error.message
     if not shapes:
         return Planned(None, left_out)
     study = any(c.origin == "study" for c in bundle.claims)
@@ -78,21 +79,50 @@ def plan_for(
     return Planned(plan, left_out)
 
 
+def _aspects(module: KernelModule) -> Mapping[str | None, Mapping[str, Any]]:
+    found: Mapping[str | None, Mapping[str, Any]] = getattr(module, "ASPECTS", {None: {}})
+    return found
+
+
+def _by_aspect(claims: list[Claim], module: KernelModule) -> dict[str | None, list[Claim]]:
+    """The claims of one workload by the launch that they are about: a stage, a variant, or the plain one."""
+    aspects = _aspects(module)
+    found: dict[str | None, list[Claim]] = {}
+    for claim in claims:
+        stage, variant = claim.fields.get("stage"), claim.fields.get("variant")
+        aspect = stage if stage is not None else variant if variant in aspects else None
+        found.setdefault(aspect, []).append(claim)
+    return found
+
+
 def _shape(
-    workload: Workload, claims: list[Claim], module: KernelModule, has: Callable[[str], bool]
+    workload: Workload,
+    aspect: str | None,
+    claims: list[Claim],
+    module: KernelModule,
+    has: Callable[[str], bool],
 ) -> Shape:
     if workload.unknown:
         raise HarnessError(f"the publication does not say {', '.join(workload.unknown)}")
-    dims = module.resolve(workload.dims)
+    if aspect not in _aspects(module):
+        raise HarnessError(f"the kernel file builds no {aspect!r}")
+    laid = {**workload.dims, **_aspects(module)[aspect]}
+    dims = module.resolve(laid)
     baselines = tuple(b.id for b in module.baselines(dims) if b.role == "claim" and has(b.requires))
     regimes = {r for r in map(regime_of, claims) if r is not None}
+    if not regimes and not any(c.kind == "control" or c.regime == "kernel-trace" for c in claims):
+        raise HarnessError("the publication names no timing regime for it, so no measurement is its own")
     judged = tuple(r for r in REGIMES if r in regimes) or (COLD,)
     ratios = [
-        c for c in claims if c.kind == "ratio" and regime_of(c) in judged and not c.fields.get("comparison")
+        c
+        for c in claims
+        if c.kind == "ratio"
+        and regime_of(c) in judged
+        and (aspect is not None or not c.fields.get("comparison"))
     ]
     published = {baselines[0]: _middle(ratios[0])} if ratios and baselines and ratios[0].published else None
     u0 = float(ratios[0].fields.get("published_se", 0.01)) if ratios else 0.01
-    return Shape(workload.id, dict(workload.dims), baselines, judged, published, u0)
+    return Shape(shape_id(workload.id, aspect), laid, baselines, judged, published, u0)
 
 
 def _middle(claim: Claim) -> float:

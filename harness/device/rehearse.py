@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.command import Outcome, Reporter
 from harness.device import record
-from harness.device.judging import judge_pair, stopping
+from harness.device.judging import read_pair, stopping
 from harness.device.plan import COLD, EAGER, HOST_ROTATED, HOST_WARM, Plan, Shape
 from harness.device.run import Run, measure, open_run, replicates, require_torch
 from harness.device.verdicts import summary
@@ -41,14 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--out", type=Path, help="keep the run here (default: a temporary directory)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in DIR")
-    parser.add_argument("--start", choices=("fork", "spawn"), help="how a fresh process is started")
+    parser.add_argument("--start", choices=("fork", "spawn"), help="how a fresh process is started (fork)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="rehearse on this device")
     parser.add_argument("--shape", action="append", help="only this shape, repeatable")
     parser.add_argument("--processes", type=int, help="stop after this many processes a shape at the latest")
     parser.add_argument("--seed", type=int, default=20, help="seed of inputs and block orders")
 
 
-def cpu_plan(start: str = "spawn", shapes: tuple[str, ...] = CPU_SHAPES, seed: int = 20) -> Plan:
+def cpu_plan(start: str = "fork", shapes: tuple[str, ...] = CPU_SHAPES, seed: int = 20) -> Plan:
     """Small enough for a CI machine: loops instead of graphs, a rotation smaller than the cache, two
     looks."""
     return Plan(
@@ -94,8 +94,7 @@ def _plan(args: argparse.Namespace) -> Plan:
             exit_code=ExitCode.NOT_MEASURED,
         )
     make, shapes = (cpu_plan, CPU_SHAPES) if device == "cpu" else (gpu_plan, GPU_SHAPES)
-    start = args.start or ("spawn" if device == "cpu" else "fork")
-    plan = make(start, tuple(args.shape) if args.shape else shapes, args.seed)
+    plan = make(args.start or "fork", tuple(args.shape) if args.shape else shapes, args.seed)
     if args.processes is not None:
         looks = (*(k for k in plan.looks if k < args.processes), args.processes)
         plan = plan.with_(looks=looks)
@@ -130,14 +129,11 @@ def report(evidence: Mapping[str, Any], run_: Run, kept: Path | None) -> Outcome
     for shape in plan.shapes:
         processes = run_.processes[shape.id]
         for regime in shape.judged:
-            judged = judge_pair(plan, processes, regime, f"ratio:{BASELINE}", 1.0, u0=0.0)
-            known = judged.theta is not None and judged.verdict is not Verdict.INVALID
             # Nothing was published here: what is judged is whether the ratio is known well enough to judge
             # by.
+            judged = read_pair(plan, processes, regime, f"ratio:{BASELINE}")
             verdict = judged.verdict
-            if known and judged.theta is not None:
-                narrow = judged.theta.half <= plan.tau / 2
-                verdict = Verdict.REPRODUCED if narrow else Verdict.INCONCLUSIVE
+            known = judged.theta is not None and verdict is not Verdict.INVALID
             seconds = sum(p.get("wall_s") or 0.0 for p in processes)
             fine = resolution(plan, processes, regime) if known else None
             rows.append(
@@ -212,7 +208,7 @@ def resolution(plan: Plan, processes: list[dict[str, Any]], regime: str) -> dict
     """
     from scipy import stats
 
-    judged = judge_pair(plan, processes, regime, f"ratio:{BASELINE}", 1.0, u0=0.0)
+    judged = read_pair(plan, processes, regime, f"ratio:{BASELINE}")
     whole = replicates(processes)
     seconds = sum(p.get("wall_s") or 0.0 for p in whole) / max(1, len(whole))
     assert judged.theta is not None

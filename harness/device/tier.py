@@ -21,6 +21,7 @@ from harness.device.plan import Plan
 from harness.device.planning import Planned, installed, plan_for, table
 from harness.errors import HarnessError
 from harness.kernels import get
+from harness.kernels.softmax import PATCHED
 from harness.tiers import Context, Evidence, unavailable
 
 __all__ = ["dry_run", "gather", "probe"]
@@ -52,7 +53,7 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
     if wanted is not None and device["arch"] != wanted:
         return _other_device(planned.plan, device)
     try:
-        paths = _sources(bundle, context) if wanted is not None else ()
+        paths = _sources(bundle, planned.plan, context) if wanted is not None else ()
     except HarnessError as error:
         return unavailable(error.message, error.remedy or "see harness doctor")
     for shape, reason in planned.left_out.items():
@@ -146,16 +147,24 @@ class _on_path:
             os.environ["PYTHONPATH"] = self._before
 
 
-def _sources(bundle: Bundle, context: Context) -> tuple[Path, ...]:
-    """The pinned FlyDSL layer and kernel sources, verified, in import order."""
+def _sources(bundle: Bundle, plan: Plan, context: Context) -> tuple[Path, ...]:
+    """The pinned FlyDSL layer and kernel sources, verified, in import order.
+
+    Where a shape wants a variant of the kernel, its patched private copy is made and children are told of it.
+    """
     from harness.compile.cache import open_cache
     from harness.compile.layers import layer
+    from harness.compile.variants import VARIANTS, patched
     from harness.pins import load
     from harness.sources import FLYDSL, obtain, verify
 
     cache = open_cache()
     tree = obtain(FLYDSL, bundle.kernel.commit, cache, offline=context.offline)
     verify(tree, bundle.kernel.files)
+    for shape in plan.shapes:
+        variant = VARIANTS.get((bundle.id, str(shape.dims.get("variant"))))
+        if variant is not None and variant.patches:
+            os.environ[PATCHED] = str(patched(tree, variant, cache))
     chosen = str(context.options.get("layer") or load().flydsl.layer)
     above = layer(chosen, cache, offline=context.offline)
     return (above, tree.path) if above is not None else (tree.path,)

@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.bundle import Bundle, Claim
-from harness.device.judging import Judged, controls, judge_control, judge_pair, level, trouble
-from harness.device.plan import COLD, CONTROL_AA, CONTROL_POSITIVE, EAGER, WARM, Plan, plan_from_json
+from harness.device.judging import Judged, controls, judge_control, judge_pair, level, read_pair, trouble
+from harness.device.plan import (
+    COLD,
+    CONTROL_AA,
+    CONTROL_POSITIVE,
+    EAGER,
+    WARM,
+    Plan,
+    plan_from_json,
+    shape_id,
+)
 from harness.device.run import replicates
 from harness.device.samples import log_ratio
 from harness.judge.many import resampled_mean
@@ -96,6 +105,22 @@ def _comparable(
     return plan
 
 
+def _shape_of(claim: Claim, evidence: Evidence) -> tuple[str, bool]:
+    """The id of the claim's shape, and whether that is a launch of its own (a stage, a variant that was
+    timed).
+
+    A stage is never read from another launch; a variant that the run has no shape for is another reading of
+    the plain one.
+    """
+    workload, stage = str(claim.workload), claim.fields.get("stage")
+    if stage is not None:
+        return shape_id(workload, str(stage)), True
+    variant = shape_id(workload, str(claim.fields.get("variant")))
+    if any(shape["id"] == variant for shape in evidence["shapes"]):
+        return variant, True
+    return workload, False
+
+
 def _samples(
     claim: Claim, bundle: Bundle, evidence: Evidence, *, any_device: bool = False
 ) -> _Samples | TierResult:
@@ -103,11 +128,12 @@ def _samples(
     plan = _comparable(claim, bundle, evidence, any_device=any_device)
     if isinstance(plan, TierResult):
         return plan
-    if claim.fields.get("comparison"):
+    wanted_id, special = _shape_of(claim, evidence)
+    if claim.fields.get("comparison") and not special:
         return _not(Verdict.NOT_MEASURED, f"the run does not compare {claim.fields['comparison']}", _MEASURE)
-    shape = next((s for s in evidence["shapes"] if s["id"] == claim.workload), None)
+    shape = next((s for s in evidence["shapes"] if s["id"] == wanted_id), None)
     if shape is None:
-        return _not(Verdict.NOT_MEASURED, f"no samples of workload {claim.workload}", _MEASURE)
+        return _not(Verdict.NOT_MEASURED, f"no samples of {wanted_id}", _MEASURE)
     regime = regime_of(claim)
     if regime is None and any_device:
         regime = plan.shape(shape["id"]).judged[0]
@@ -175,7 +201,7 @@ def class_(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
     found = _samples(of, bundle, evidence)
     if isinstance(found, TierResult):
         return found
-    judged = judge_pair(found.plan, found.processes, found.regime, found.pair, 1.0, u0=0.0)
+    judged = read_pair(found.plan, found.processes, found.regime, found.pair)
     if judged.theta is None or judged.verdict is Verdict.INVALID:
         return _result(judged, None)
     seen = classes(judged.theta)
