@@ -3,6 +3,7 @@ simulation."""
 
 from __future__ import annotations
 
+import ast
 import math
 import random
 import sys
@@ -276,3 +277,16 @@ def test_the_published_table_keeps_the_bounds_and_is_the_rules_own(repo_root: Pa
                 assert shares[3] > max(shares[1:3]), row
         for row in (rows[3], rows[-1]):
             assert judge_table.line(row[0], float(row[1]) / 100, u0, runs).cells() == row
+
+
+def test_the_judge_imports_nothing_above_it_and_nothing_heavy_on_loading(repo_root: Path) -> None:
+    """Only the standard library and itself; numpy and scipy inside the functions that need them."""
+    for file in sorted((repo_root / "harness" / "judge").glob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                heavy = name.split(".")[0] in ("numpy", "scipy")
+                own = name.startswith("harness.judge") or name.split(".")[0] in sys.stdlib_module_names
+                assert own or (heavy and node.col_offset > 0), (file.name, name)
