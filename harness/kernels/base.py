@@ -20,7 +20,7 @@ A kernel file has these names at module level (`KernelModule`):
 
 and where a kernel needs them
 
-    STAGES        a timed claim's `stage` -> dimensions laid over its workload's (None: a claim without one)
+    ASPECTS       a timed claim's `stage` or `variant` -> dimensions laid over its workload's (None: neither)
     reset(tensors)  before a launch whose result is checked: outputs that the kernel adds into
 """
 

@@ -49,7 +49,7 @@ WORKLOADS = MappingProxyType(
         "both-16": MappingProxyType({**DEFAULTS, "stage": "both", "tokens": 16}),
     }
 )
-STAGES = MappingProxyType(
+ASPECTS = MappingProxyType(
     {
         None: MappingProxyType({"stage": "both"}),
         "stage 1": MappingProxyType({"stage": "1"}),

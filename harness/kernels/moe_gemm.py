@@ -51,7 +51,7 @@ WORKLOADS = MappingProxyType(
         "both": MappingProxyType({**DEFAULTS, "stage": "both"}),
     }
 )
-STAGES = MappingProxyType(
+ASPECTS = MappingProxyType(
     {
         None: MappingProxyType({"stage": "both"}),
         "stage 1": MappingProxyType({"stage": "1"}),

@@ -30,6 +30,8 @@ DEFAULTS: Dims = MappingProxyType({"M": 32768, "N": 8192, "dtype": "bf16", "vari
 WORKLOADS = MappingProxyType(
     {"captured": DEFAULTS, "fast-path": MappingProxyType({**DEFAULTS, "variant": "fast"})}
 )
+ASPECTS = MappingProxyType({None: MappingProxyType({}), "fast": MappingProxyType({"variant": "fast"})})
+"""What a timed claim's `variant` lays over its workload's dimensions."""
 CAPTURES = (
     Capture(
         "softmax/att_viewer/big/ui_output_agent_47920_dispatch_13/code.json", "captured", "softmax_kernel_0"
