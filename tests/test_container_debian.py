@@ -129,7 +129,7 @@ def harness_image(docker_host: str, tmp_path_factory: pytest.TempPathFactory, re
     assert main(["container", "build", "--root", str(context), "--file", "Dockerfile", "--image", TAG]) == 0
     copy = work / "repository"
     with tarfile.open(work / "head.tar", "w") as tar:
-        for name in ("harness", "bundles", "schema", "pins.yaml", "pyproject.toml", "README.md"):
+        for name in ("harness", "bundles", "schema", "docs", "pins.yaml", "pyproject.toml", "README.md"):
             if (repo_root / name).exists():
                 tar.add(
                     repo_root / name, arcname=name, filter=lambda i: None if "__pycache__" in i.name else i
