@@ -18,7 +18,7 @@ from harness.bundle import Bundle
 from harness.errors import HarnessError
 from harness.kernels.base import KernelModule
 
-__all__ = ["KINDS", "Item", "plan", "sample"]
+__all__ = ["KINDS", "Item", "plan", "profiled", "sample"]
 
 KINDS = ("numerics", "counts", "race")
 """The kinds of claim that the execute tier decides."""
@@ -116,3 +116,9 @@ def sample(total: int, count: int | None, seed: int) -> list[int]:
     ends = [0, total - 1][:count]
     drawn = np.random.default_rng(seed).permutation(np.arange(1, total - 1))[: count - len(ends)]
     return sorted({*ends, *(int(value) for value in drawn)})
+
+
+def profiled(total: int) -> list[int]:
+    """Workgroups whose counts are likely to differ: the first 16, and 16 spread evenly over the grid."""
+    spread = {total * step // 16 for step in range(16)}
+    return sorted({*range(min(16, total)), *spread, total - 1})

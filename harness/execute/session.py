@@ -114,6 +114,15 @@ class Session:
         numerics = compare(outputs, self._reference, self.module.tolerance(self.dims), masks)
         return Result(outputs, tuple(runs), numerics)
 
+    def count(self, chosen: Sequence[Sequence[int]]) -> tuple[Run, ...]:
+        """Execute for the counts alone."""
+        tensors = self.module.make_inputs(self.dims, device="cpu", seed=self.seed)
+        pairs = zip(self.recorded.launches, self.recorded.programs, chosen, strict=True)
+        return tuple(
+            dispatch(program, launch, buffers_of(tensors, launch), workgroups=part)
+            for launch, program, part in pairs
+        )
+
     def same(self, one: Result, other: Result) -> bool:
         """Whether two executions left the same bits in every output."""
         return not any(bool(mask.any()) for mask in written(one.outputs, other.outputs).values())

@@ -20,8 +20,9 @@ from harness.compile.request import CompileRequest
 from harness.compile.toolchain import ARCH, Toolchain, assemble
 from harness.errors import HarnessError
 from harness.execute.counts import against_capture, pack, summary, unpack
+from harness.execute.decode import Program
 from harness.execute.dispatch import Run
-from harness.execute.plan import Item, plan, sample
+from harness.execute.plan import Item, plan, profiled, sample
 from harness.execute.recorded import Recorded, record_launch
 from harness.execute.schedule import Fair, RandomOrder, RunAhead, Schedule, parse_schedule
 from harness.execute.session import Session
@@ -180,7 +181,7 @@ def execute_item(
                 "numerics": fair.numerics if index == len(recorded.launches) - 1 else {},
                 "schedules": schedules,
                 "counts": summary(program, run),
-                "captures": _captures(bundle, module, item, launch.symbol, program, run, hits),
+                "captures": _captures(bundle, item, launch.symbol, program, run, hits, session, index),
                 "races": found.to_json(),
             }
         )
@@ -195,21 +196,34 @@ def _worst(outputs: Iterable[Mapping[str, Any]]) -> float | None:
 
 def _captures(
     bundle: Bundle,
-    module: KernelModule,
     item: Item,
     symbol: str,
-    program: Any,
+    program: Program,
     run: Run,
     hits: Mapping[str, Sequence[int]],
+    session: Session,
+    index: int,
 ) -> dict[str, Any]:
-    """Comparison with each capture that a counts claim names for this workload and symbol."""
+    """Comparison with each capture that a counts claim names for this workload and symbol.
+
+    Where the sampled workgroups do not explain a capture, more of them are executed, for their counts alone.
+    """
     out = {}
+    wider: Run | None = None
     for claim in bundle.claims:
         if claim.kind != "counts" or claim.workload not in (item.workload, *item.also):
             continue
         name = str(claim.fields["capture"])
-        if name in hits and claim.fields.get("symbol", symbol) == symbol:
-            out[name] = against_capture(program, run, hits[name]).to_json()
+        if name not in hits or claim.fields.get("symbol", symbol) != symbol:
+            continue
+        found = against_capture(program, run, hits[name])
+        launch = session.recorded.launches[index]
+        if found.how == "differs" and len(run.workgroups) < launch.workgroups:
+            if wider is None:
+                chosen = [profiled(one.workgroups) for one in session.recorded.launches]
+                wider = session.count(chosen)[index]
+            found = against_capture(program, wider, hits[name])
+        out[name] = found.to_json()
     return out
 
 
