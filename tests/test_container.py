@@ -211,3 +211,14 @@ def test_hadolint_finds_nothing(repo_root: Path) -> None:
         [program, str(repo_root / DOCKERFILE)], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_evidence_records_the_image_it_was_made_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.container.policy import BASE_VARIABLE, IMAGE_VARIABLE
+    from harness.device.machine import versions
+
+    assert not {"container_image", "container_base"} & versions().keys()
+    monkeypatch.setenv(IMAGE_VARIABLE, "sha256:abc")
+    monkeypatch.setenv(BASE_VARIABLE, "sha256:def")
+    found = versions()
+    assert (found["container_image"], found["container_base"]) == ("sha256:abc", "sha256:def")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.command import Outcome, Reporter
-from harness.container.policy import OUTPUT, Device, RunRequest
+from harness.container.policy import BASE_VARIABLE, IMAGE_VARIABLE, OUTPUT, Device, RunRequest
 from harness.errors import HarnessError
 from harness.verdict import ExitCode
 
@@ -165,7 +165,7 @@ def _run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
         _build(args, reporter)
     image = require(client, args.image, pins_digest(args.root))
     with runner.staged(args.out, request.user, request.group) as stage:
-        environment = {"FLYDSL_REPRO_IMAGE": image.id, "FLYDSL_REPRO_BASE_DIGEST": _base_digest(args.root)}
+        environment = {IMAGE_VARIABLE: image.id, BASE_VARIABLE: _base_digest(args.root)}
         filled = runner.with_output(request, str(stage), environment)
         ended = runner.run(client, filled, args.timeout, reporter)
     data = {"exit_code": ended.status, "image": image.id, "output": ended.output, "out": str(args.out)}

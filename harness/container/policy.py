@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Device", "RunRequest", "engine_arguments"]
+__all__ = ["BASE_VARIABLE", "IMAGE_VARIABLE", "Device", "RunRequest", "engine_arguments"]
+
+IMAGE_VARIABLE, BASE_VARIABLE = "FLYDSL_REPRO_IMAGE", "FLYDSL_REPRO_BASE_DIGEST"
+"""Tell the harness inside which image it runs in; its evidence records both."""
 
 REPOSITORY = "/repo"
 OUTPUT = "/out"

@@ -5,6 +5,7 @@ Knows torch's device properties and the caches they do not tell; knows nothing o
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from harness.container.policy import BASE_VARIABLE, IMAGE_VARIABLE
 from harness.device.telemetry import UNKNOWN, Meter
 
 __all__ = ["FP8_OF_ARCH", "LAST_LEVEL_CACHE", "cache_bytes", "describe", "fp8_family", "versions"]
@@ -48,8 +50,13 @@ def _cpu_cache() -> int:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what shapes a result: interpreter and libraries, those that are installed."""
+    """Versions of what shapes a result: interpreter and libraries, those that are installed; in the container
+    also its image and the digest of the base that it was built on.
+    """
     found = {"python": platform.python_version()}
+    for name, variable in (("container_image", IMAGE_VARIABLE), ("container_base", BASE_VARIABLE)):
+        if os.environ.get(variable):
+            found[name] = os.environ[variable]
     for name in ("torch", "triton", "numpy", "flydsl", "amd-aiter"):
         try:
             found[name] = metadata.version(name)

@@ -48,7 +48,7 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
         return unavailable(why, "the publication must say the shape")
     device = probe()
     if "unavailable" in device:
-        return unavailable(str(device["unavailable"]), _remedy(bundle))
+        return unavailable(str(device["unavailable"]), _without_torch(bundle))
     wanted = planned.plan.requires_arch
     if wanted is not None and device["arch"] != wanted:
         return _other_device(planned.plan, device)
@@ -64,6 +64,13 @@ def gather(bundle: Bundle, context: Context) -> Evidence:
 def _remedy(bundle: Bundle) -> str:
     study = any(claim.origin == "study" for claim in bundle.claims)
     return REMEDY.format(bundle=bundle.id, device="MI350X" if study else "GPU that torch sees")
+
+
+def _without_torch(bundle: Bundle) -> str:
+    """The remedy on a machine that has a GPU which this Python's torch does not see."""
+    if DEVICE_FILES[0].exists():
+        return f"this Python has no ROCm torch; in the container: nox -s container -- reproduce-{bundle.id}"
+    return _remedy(bundle)
 
 
 def _other_device(plan: Plan, device: Mapping[str, Any]) -> Evidence:
