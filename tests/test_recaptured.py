@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.device import verdicts
+from harness.device.plan import Shape
 from harness.kinds import judge
 from harness.verdict import Verdict
-from tests import making
+from tests import device_samples, making
 
 
 def evidence(*faults: dict[str, Any], workload: str = "w", **changes: Any) -> dict[str, Any]:
@@ -81,3 +83,25 @@ def test_what_the_recapture_cannot_carry() -> None:
     assert verdict(claim, evidence(workload="another")) is Verdict.NOT_MEASURED
     assert verdict(claim, {}) is Verdict.NOT_MEASURED
     assert verdict(claim, {"trace": {"w": {"faults": [], "trace": None}}}) is Verdict.NOT_MEASURED
+
+
+def traced(published: Any, *times: float, name: str = "AMD Instinct MI350X", **rest: Any) -> Any:
+    """The device tier's answer to a kernel time, from a recapture's dispatch times in us."""
+    claim = making.claim("c", "latency", published, unit="us", regime="kernel-trace", **rest)
+    shape = Shape("w", {}, ())
+    device = device_samples.evidence(
+        device_samples.plan(bundle="made", shapes=(shape,)), [], name=name, arch="gfx950"
+    )
+    launch = {"median_us": sorted(times)[len(times) // 2], "durations_us": list(times)} if times else None
+    found = {**device, "trace": {"w": {"launch": launch, "faults": [], "trace": None}}}
+    return verdicts.latency(claim, making.bundle(claim), found)
+
+
+def test_a_kernel_time_is_judged_by_the_profilers_own_clock() -> None:
+    assert traced(10.2, 9.8, 10.0, 10.4).verdict is Verdict.REPRODUCED
+    off = traced(219.6, 9.8, 10.0, 10.4)
+    assert off.verdict is Verdict.CONTRADICTED and "median 10 µs (9.8-10.4 µs, 3 launches)" in off.reason
+    assert traced(14.0, 9.8, 10.0, 15.0).verdict is Verdict.INCONCLUSIVE
+    assert traced(10.0, 9.8, 10.0, 10.4, name="AMD Instinct MI355X").verdict is Verdict.NOT_COMPARABLE
+    assert traced(10.0).verdict is Verdict.NOT_MEASURED
+    assert traced(10.0, 9.8, 10.0, 10.4, side="baseline").verdict is Verdict.NOT_MEASURED

@@ -27,6 +27,7 @@ from harness.device.run import replicates
 from harness.device.samples import log_ratio
 from harness.judge.many import resampled_mean
 from harness.judge.rule import FLOOR, Interval, classes, decide, interval
+from harness.record.regime import decide as decide_time
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
@@ -250,11 +251,13 @@ def _judge_level(found: _Samples, side: str, published: float, tau: float) -> Ti
 def latency(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
     """Microseconds of one launch of one side. Absolute times move with clocks: the tolerance is the claim's
     own."""
+    if not isinstance(claim.published, (int, float)):
+        return _not(Verdict.NOT_MEASURED, "no single latency was published")
+    if claim.regime == "kernel-trace":
+        return _traced(claim, bundle, evidence)
     found = _samples(claim, bundle, evidence)
     if isinstance(found, TierResult):
         return found
-    if not isinstance(claim.published, (int, float)):
-        return _not(Verdict.NOT_MEASURED, "no single latency was published")
     tau = math.log1p(claim.tolerance) if claim.tolerance else found.plan.tau
     judged = _judge_level(found, str(claim.fields.get("side", "subject")), float(claim.published) * 1e3, tau)
     value = None if not isinstance(judged.value, (int, float)) else round(judged.value / 1e3, 4)
@@ -265,6 +268,32 @@ def latency(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
         judged.remedy,
         judged.numbers,
     )
+
+
+def _traced(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
+    """A kernel time against the profiler's own clock: the dispatches of the recapture's discovery job.
+
+    The rule is that of the record tier (`harness.record.regime.decide`), which reads the study's trace. The
+    recapture launches the subject alone.
+    """
+    plan = _comparable(claim, bundle, evidence)
+    if isinstance(plan, TierResult):
+        return plan
+    name, _ = _shape_of(claim, evidence)
+    trace = (evidence.get("trace") or {}).get(name)
+    launch = None if trace is None else trace.get("launch")
+    if claim.fields.get("side", "subject") != "subject" or launch is None:
+        return _not(
+            Verdict.NOT_MEASURED,
+            "no dispatch of it was traced here by the profiler's own clock",
+            _TRACE_REMEDY,
+        )
+    times = [float(one) for one in launch["durations_us"]]
+    median, low, high = float(launch["median_us"]), min(times), max(times)
+    verdict = decide_time(float(claim.published), median, low, high, claim.tolerance)
+    text = f"rocprofv3 has median {median:g} µs ({low:g}-{high:g} µs, {len(times)} launches)"
+    numbers = {"median_us": median, "min_us": low, "max_us": high, "launches": len(times)}
+    return TierResult(verdict, median, f"{text}; {claim.published:g} µs is published", numbers=numbers)
 
 
 def throughput(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
