@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harness.bundle import ROOT, Bundle, load
 from harness.cli import main
 from harness.device import record, verdicts
-from harness.device.judging import judge_pair, level, stopping
+from harness.device.judging import judge_pair, levels, stopping
 from harness.device.plan import COLD, EAGER, plan_from_json
 from harness.device.samples import log_ratio
 from harness.errors import HarnessError
@@ -66,10 +66,10 @@ def test_direction_a_slower_subject_lowers_the_ratio(log: float, aa: bool) -> No
 def test_levels_are_nanoseconds_a_launch() -> None:
     p = plan()
     processes = noisy(p, 1.0, 1e-6, 5)
-    assert math.exp(level(p, processes, COLD, PAIR, "subject").mean) == pytest.approx(9000, rel=1e-4)
-    assert math.exp(level(p, processes, EAGER, PAIR, "baseline").mean) == pytest.approx(
-        9000 * math.e, rel=1e-4
-    )
+    subject = [math.exp(v) for v in levels(p, processes, COLD, PAIR, "subject")]
+    assert subject == pytest.approx([9000] * 5, rel=1e-4)
+    baseline = [math.exp(v) for v in levels(p, processes, EAGER, PAIR, "baseline")]
+    assert baseline == pytest.approx([9000 * math.e] * 5, rel=1e-4)
 
 
 def changed(processes: list[dict[str, Any]], path: tuple[Any, ...], value: Any) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ __all__ = [
     "controls",
     "judge_control",
     "judge_pair",
-    "level",
+    "levels",
     "read_pair",
     "stopping",
     "trouble",
@@ -267,14 +267,16 @@ def _off(delta: Interval, published: float, tau: float) -> str:
     return f"{_percent(delta.mean)} ± {_percent(delta.half)} from {published:g}, tolerance ± {tolerance}"
 
 
-def level(plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str, side: str) -> Interval:
-    """The interval of log(nanoseconds a launch) of one side, over processes."""
+def levels(
+    plan: Plan, processes: Sequence[Mapping[str, Any]], regime: str, pair: str, side: str
+) -> list[float]:
+    """log(nanoseconds a launch) of one side, a value for each process up to the last look."""
     whole = replicates([dict(p) for p in processes])
     values = []
     for p in whole[: last_look(len(whole), plan.looks)]:
         launches = 50 if regime == EAGER else int(p["sizing"]["launches"])
         values.append(math.log(mean_ns(p, regime, pair, side, launches)))
-    return interval(values)
+    return values
 
 
 def stopping(plan: Plan, shape: Shape, processes: Sequence[Mapping[str, Any]]) -> Decision:

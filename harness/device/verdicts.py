@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.bundle import Bundle, Claim
-from harness.device.judging import Judged, controls, judge_control, judge_pair, level, read_pair, trouble
+from harness.device.judging import Judged, controls, judge_control, judge_pair, levels, read_pair, trouble
 from harness.device.plan import (
     COLD,
     CONTROL_AA,
@@ -27,6 +27,7 @@ from harness.device.run import replicates
 from harness.device.samples import log_ratio
 from harness.judge.many import resampled_mean
 from harness.judge.rule import FLOOR, Interval, classes, decide, interval
+from harness.judge.sequential import judge as judge_values
 from harness.record.regime import decide as decide_time
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
@@ -232,10 +233,16 @@ def _judge_level(found: _Samples, side: str, published: float, tau: float) -> Ti
     failed, numbers = controls(found.plan, found.processes, found.regime)
     if failed is not None:
         return TierResult(failed.verdict, None, failed.reason, numbers=numbers)
-    theta = level(found.plan, found.processes, found.regime, found.pair, side)
-    delta = theta.shifted(math.log(published))
-    word = decide(delta, tau)
-    verdict = {"inside": Verdict.REPRODUCED, "outside": Verdict.CONTRADICTED}.get(word, Verdict.INCONCLUSIVE)
+    values = levels(found.plan, found.processes, found.regime, found.pair, side)
+    decision = judge_values(values, math.log(published), tau, u0=U0, looks=found.plan.looks)
+    if decision is None:
+        return _not(Verdict.INCONCLUSIVE, f"{len(values)} processes, fewer than the first look needs")
+    theta = interval(values[: decision.look])
+    verdict = {
+        "inside": Verdict.REPRODUCED,
+        "outside": Verdict.CONTRADICTED,
+        "drifting": Verdict.INVALID,
+    }.get(decision.word, Verdict.INCONCLUSIVE)
     value = math.exp(theta.mean)
     numbers |= {
         "low": math.exp(theta.low),
@@ -245,6 +252,8 @@ def _judge_level(found: _Samples, side: str, published: float, tau: float) -> Ti
     }
     span = f"[{numbers['low']:.4g}, {numbers['high']:.4g}]"
     text = f"{value:.4g} {span} from {theta.count} processes; {published:g} is published"
+    if decision.word == "drifting":
+        text = f"not stationary: it drifts by {100 * decision.trend.rise:.2f} % over the processes ({text})"
     return TierResult(verdict, round(value, 5), text, numbers=numbers)
 
 
@@ -340,7 +349,7 @@ def geomean(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult:
         reason = f"this run timed {len(columns)} of the {wanted} shapes against {provider}"
         return _not(Verdict.NOT_MEASURED, reason, _MEASURE)
     center, half = resampled_mean(columns)
-    error = math.hypot(half / _QUANTILE, FLOOR)
+    error = math.hypot(half / _QUANTILE, FLOOR, float(claim.fields.get("published_se", U0)))
     delta = Interval(
         center - math.log(_published_ratio(claim)), _QUANTILE * error, len(columns), math.inf, error
     )
