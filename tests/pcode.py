@@ -1,7 +1,8 @@
-"""An interpreter of the ISA document's pseudo-code (tinygrad's `str_pcode`), one lane at a time, in plain Python.
+"""An interpreter of the ISA document's pseudo-code (tinygrad's `str_pcode`), one lane at a time, in plain
+Python.
 
-An oracle for opcode functions: it shares nothing with them. It knows scalar expressions, if/elsif/else, casts, bit
-slices and a few named functions; anything else raises `Unsupported`.
+An oracle for opcode functions: it shares nothing with them. It knows scalar expressions, if/elsif/else,
+casts, bit slices and a few named functions; anything else raises `Unsupported`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Every opcode function on edge values: against the ISA document's pseudo-code where that can be interpreted, else
-against values worked out here with another library. The last test shows that nothing in the table is left out."""
+"""Every opcode function on edge values: against the ISA document's pseudo-code where that can be
+interpreted, else
+against values worked out here with another library. The last test shows that nothing in the table is left
+out."""
 
 from __future__ import annotations
 

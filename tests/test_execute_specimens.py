@@ -1,4 +1,6 @@
-"""The project's own specimens, compiled for gfx950 here and executed: right ones, and ones with planted faults."""
+"""The project's own specimens, compiled for gfx950 here and executed: right ones, and ones with planted
+faults.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_the_reversal_and_its_planted_faults(toolchain: Toolchain, compile_cache
 
 @pytest.mark.parametrize("path", ["scalar", "vector"])
 def test_triton_softmax_is_right(path: str, toolchain: Toolchain, compile_cache: Cache) -> None:
-    """A Triton kernel has no launcher of FlyDSL's: the launch is written here, by Triton's own argument order."""
+    """A Triton kernel has no launcher of FlyDSL's: the launch is written here, by Triton's own argument
+    order.
+    """
     import struct
 
     import torch
@@ -153,7 +157,7 @@ def test_nan_in_the_input_reaches_the_output(toolchain: Toolchain, compile_cache
 
 
 def test_decoded_names_are_the_assemblers(toolchain: Toolchain, compile_cache: Cache) -> None:
-    """docs/adr/0006: the decoder against the assembler's listing of the same code object."""
+    """docs/adr/0011: the decoder against the assembler's listing of the same code object."""
     from harness.compile.compiler import compile_kernel
     from harness.compile.isa import parse_assembly
     from harness.compile.request import CompileRequest
@@ -175,3 +179,35 @@ def test_decoded_names_are_the_assemblers(toolchain: Toolchain, compile_cache: C
         else:  # the assembler pads with s_nop where the text has only a directive
             assert [one for one in decoded if one != "s_nop"] == [one for one in written if one != "s_nop"]
     assert np.all([one.size in (4, 8, 12, 16) for one in program.instructions])
+
+
+def test_the_published_softmax_races_and_a_barrier_more_ends_it(
+    toolchain: Toolchain, compile_cache: Cache, flydsl_src: Any
+) -> None:
+    """The study's softmax: the hazard with both source lines, and a private copy with one barrier, clean."""
+    from harness.compile.layers import layer
+    from harness.compile.request import CompileRequest
+    from harness.compile.variants import Patch, Variant, patched
+    from harness.execute.session import Session
+    from harness.kernels import softmax
+    from harness.pins import load
+    from harness.sources import FLYDSL, obtain
+
+    tree = obtain(FLYDSL, "18c5a7ed79cc5bece508896a95270f1dadb7859b", compile_cache, offline=True)
+    pinned = layer(load().flydsl.layer, compile_cache, offline=True)
+    dims = softmax.resolve({"M": 2})
+    add = Patch("kernels/softmax_kernel.py", r"(def block_reduce\(.*\n)", r"\1            gpu.barrier()\n")
+    found = []
+    for variant in (Variant(""), Variant("barrier", patches=(add,))):
+        root = patched(tree, variant, compile_cache)
+        request = CompileRequest("harness.kernels.softmax", dims, (root,), pinned, digest=variant.name)
+        session = Session(softmax, dims, record_launch(request, toolchain, compile_cache), 0)
+        result = session.run([[0, 1]], RunAhead())
+        found.append((session.races([[0, 1]])[0], result.numerics["y"]["passed"]))
+    (hazard, right), (clean, mended) = found
+    assert not right and mended
+    assert len(hazard.races) == 1 and clean.races == ()
+    race = hazard.races[0]
+    assert (race.first.kind, race.second.kind, race.reason) == ("r", "w", "no barrier between")
+    assert (race.first.source, race.second.source) == ("softmax_kernel.py:99", "softmax_kernel.py:84")
+    assert hazard.witness is not None and not hazard.witness["passed"] and hazard.witness["max_rel_error"] > 1

@@ -121,15 +121,12 @@ def against_capture(program: Program, run: Run, hits: Sequence[int]) -> Comparis
     same = captured * total == per * waves
     if same.all():
         return Comparison(count, count, waves, "mean", 1, None)
-    profiles = np.unique(run.executed, axis=1)
-    weights = _mixture(profiles.astype(np.float64), captured.astype(np.float64))
-    if weights is not None:
-        rounded = np.rint(weights).astype(np.int64)
-        if (profiles.astype(np.int64) @ rounded == captured).all():
-            return Comparison(count, count, waves, "mixture", int((rounded > 0).sum()), None)
-        near = profiles.astype(np.int64) @ rounded == captured
-        if near.sum() > same.sum():
-            same = near
+    groups = run.executed.reshape(count, -1, run.per_group).sum(axis=2, dtype=np.int64)
+    for columns in (groups, run.executed.astype(np.int64)):  # whole workgroups, then single waves
+        profiles = np.unique(columns, axis=1)
+        weights = _mixture(profiles, captured)
+        if weights is not None:
+            return Comparison(count, count, waves, "mixture", int((weights > 0).sum()), None)
     at = int(np.flatnonzero(~same)[0])
     entry = program.instructions[at]
     first = f"{entry.where()}: captured {captured[at] / waves:g} a wave, executed {per[at] / total:g}"
@@ -137,15 +134,27 @@ def against_capture(program: Program, run: Run, hits: Sequence[int]) -> Comparis
 
 
 def _mixture(profiles: Any, captured: Any) -> Any:
-    """Non-negative weights of wave profiles that sum to the capture, by least squares on distinct rows."""
-    from scipy.optimize import nnls
+    """Whole non-negative numbers of each profile that sum to the capture exactly, or None.
+
+    An integer program over the distinct rows; profiles of loops are linearly dependent, so least squares would
+    find a sum of fractions.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
     rows = np.unique(np.concatenate([profiles, captured[:, None]], axis=1), axis=0)
-    try:
-        weights, _ = nnls(rows[:, :-1], rows[:, -1], maxiter=50 * rows.shape[1])
-    except RuntimeError:
+    left, right = rows[:, :-1].astype(np.float64), rows[:, -1].astype(np.float64)
+    number = left.shape[1]
+    found = milp(
+        np.ones(number),
+        constraints=LinearConstraint(left, right, right),
+        integrality=np.ones(number),
+        bounds=Bounds(0, np.inf),
+        options={"time_limit": 20},
+    )
+    if found.x is None:
         return None
-    return weights
+    weights = np.rint(found.x).astype(np.int64)
+    return weights if (profiles @ weights == captured).all() else None
 
 
 def pack(values: Sequence[int]) -> list[list[int]]:

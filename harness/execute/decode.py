@@ -1,6 +1,6 @@
 """Code object bytes to instructions: which opcode, which raw encoding fields, where in the source.
 
-Decoding is tinygrad's (`tinygrad.renderer.amd`, generated from AMD's machine-readable ISA); docs/adr/0006
+Decoding is tinygrad's (`tinygrad.renderer.amd`, generated from AMD's machine-readable ISA); docs/adr/0011
 says
 why, and how it is checked against the assembler's listing. Only raw field values leave this module, so the
 rest of the tier does not depend on the decoder's classes. Must not know what an opcode does.

@@ -200,7 +200,8 @@ def v_div_scale_f32(a: Any, b: Any, c: Any) -> Any:
     out = np.where(tiny_quotient, np.where(is_c, scaled, a), out)
     lowered = np.ldexp(a.astype(F64), -64).astype(F32)
     out = np.where(tiny_reciprocal, lowered, out)
-    # The document raises the denominator here, which would overflow; only lowering it leaves a quotient to scale.
+    # The document raises the denominator here, which would overflow; only lowering it leaves a quotient to
+    # scale.
     out = np.where(tiny_reciprocal & tiny_quotient, np.where(is_b, lowered, a), out)
     out = np.where(_denormal(b), scaled, out)
     out = np.where(big, np.where(is_b, scaled, a), out)
@@ -226,7 +227,8 @@ def v_div_fixup_f32(a: Any, b: Any, c: Any) -> Any:
     sign = np.where(negative, F32(-1), F32(1))
     eb, ec = _exponent(b).astype(I32), _exponent(c).astype(I32)
     out = np.where(negative, -np.abs(a), np.abs(a))
-    # A quotient that overflowed leaves NaN in the refinement steps before; the document's cases do not name it.
+    # A quotient that overflowed leaves NaN in the refinement steps before; the document's cases do not name
+    # it.
     out = np.where(np.isnan(a), sign * F32(np.inf), out)
     out = np.where(eb == 255, sign * F32(0), out)  # the order below is the document's, last first
     with np.errstate(all="ignore"):

@@ -319,7 +319,9 @@ class RaceDetector:
 
 
 def _stored(access: _Access, wave: int, address: int) -> bytes | None:
-    """The bytes that `wave` writes from `address` on (to the end of its access), None for anything but a write."""
+    """The bytes that `wave` writes from `address` on (to the end of its access), None for anything but a
+    write.
+    """
     if access.kind != "w" or access.values is None:
         return None
     for row in np.flatnonzero(access.waves == wave):
