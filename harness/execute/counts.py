@@ -136,8 +136,8 @@ def against_capture(program: Program, run: Run, hits: Sequence[int]) -> Comparis
 def _mixture(profiles: Any, captured: Any) -> Any:
     """Whole non-negative numbers of each profile that sum to the capture exactly, or None.
 
-    An integer program over the distinct rows; profiles of loops are linearly dependent, so least squares would
-    find a sum of fractions.
+    An integer program over the distinct rows; profiles of loops are linearly dependent, so least squares
+    would find a sum of fractions.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -155,9 +155,7 @@ def execute_item(
                 "name": schedule.name,
                 "same_as_fair": session.same(fair, result),
                 "passed": all(entry["passed"] for entry in result.numerics.values()),
-                "worst": max(
-                    (entry["worst"] or float("inf") for entry in result.numerics.values()), default=0.0
-                ),
+                "worst": _worst(result.numerics.values()),
             }
         )
     races = session.races(
