@@ -50,6 +50,12 @@ in which
    one changes the outputs. Schedules: `fair` (all waves in step), `ahead` and `reversed` (one wave after the
    other to its next barrier), `random:SEED`, `leader:WAVE@INTERVAL` (one wave ahead in one barrier interval).
 
+Rows, columns or tokens that only multiply workgroups are executed in smaller number
+(`harness/execute/plan.py`; the
+evidence has the dimensions), and large launches by sampled workgroups; the code is the claimed one, by its
+hash. A capture counts some waves of a launch: where waves differ, its counts must be a whole-numbered sum of
+profiles that the launch has ("mixture" below).
+
 What it does not know: time, caches, the order and width in which matrix instructions accumulate (sums here
 are float64, rounded once), races between workgroups.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.bundle import Claim
+from harness.bundle import Bundle, Claim
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
-__all__ = ["launch_of", "share"]
+__all__ = ["launch_of", "reduced", "share"]
 
 
 def launch_of(claim: Claim, evidence: Evidence) -> Mapping[str, Any] | TierResult:
@@ -39,3 +39,19 @@ def share(launch: Mapping[str, Any]) -> str:
     if done["executed"] == done["of"]:
         return f"all {done['of']} workgroups"
     return f"{done['executed']} of {done['of']} workgroups"
+
+
+def reduced(launch: Mapping[str, Any], claim: Claim, bundle: Bundle | None) -> str:
+    """`, with M 16 for 32768`: the dimensions that were executed smaller than the workload states; else "".
+
+    Only those that multiply workgroups are (`harness.execute.plan`).
+    """
+    if bundle is None or claim.workload is None:
+        return ""
+    stated = bundle.workload(claim.workload).dims
+    changed = [
+        f"{name} {value} for {stated[name]}"
+        for name, value in launch["dims"].items()
+        if isinstance(stated.get(name), int) and not isinstance(value, bool) and stated[name] != value
+    ]
+    return f", with {', '.join(changed)}" if changed else ""

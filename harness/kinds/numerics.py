@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.bundle import Bundle, Claim
-from harness.kinds._executed import launch_of, share
+from harness.kinds._executed import launch_of, reduced, share
 from harness.tiers import Evidence
 from harness.verdict import TierResult, Verdict
 
@@ -41,7 +41,7 @@ def execute(claim: Claim, bundle: Bundle, evidence: Evidence) -> TierResult | No
         return TierResult(Verdict.INCONCLUSIVE, None, "no output of this launch was compared")
     metric = str(claim.fields["metric"])
     passed = all(one["passed"] for one in outputs.values())
-    where = f"{share(launch)}, {launch['tolerance']['reason']}"
+    where = f"{share(launch)}{reduced(launch, claim, bundle)}; {launch['tolerance']['reason']}"
     if metric == "correct":
         worst = max((one["worst"] for one in outputs.values() if one["worst"] is not None), default=None)
         told = "within" if passed else "not within"
