@@ -515,3 +515,11 @@ def test_transposed_reads_turn_rows_into_columns(bits: int) -> None:
     for lane in range(64):
         whole = int(low[0, lane]) | int(high[0, lane]) << 32
         assert [whole >> (bits * j) & ((1 << bits) - 1) for j in range(n)] == list(tile[:, lane % 16])
+
+
+def test_words_before_a_plain_mfma_are_not_taken_for_a_scaled_one() -> None:
+    """The decoder's pattern for the 16-byte form looks at its second half alone (docs/adr/0011)."""
+    mfma = bytes.fromhex("ec80add30a710202")  # v_mfma_f32_16x16x128_f8f6f4
+    made = program([ins.s_mov_b32(dsl.src[124], s[4]), ins.s_waitcnt(simm16=0), mfma, END])
+    names = [one.name for one in made.instructions]
+    assert names == ["s_mov_b32", "s_waitcnt", "v_mfma_f32_16x16x128_f8f6f4", "s_endpgm"]

@@ -112,6 +112,9 @@ def base_name(mnemonic: str) -> str:
     return _SUFFIX.sub("", mnemonic.lower())
 
 
+_SCALED = 0xD3AC
+"""High half of the first word of V_MFMA_SCALE_* (ISA document, "VOP3PX2")."""
+
 _RENAMED = {
     "v_mad_mix_f32": "v_fma_mix_f32",
     "v_mad_mixlo_f16": "v_fma_mixlo_f16",
@@ -131,7 +134,10 @@ def _decode_one(data: bytes, pc: int, origin: str) -> tuple[str, str, int, Mappi
             exit_code=50,
         ) from None
     try:
-        inst: Any = decode_inst(data + bytes(16), "cdna")
+        # The decoder knows the 16-byte scaled MFMA by its second half alone, which any MFMA two words on has
+        # too.
+        scaled = int.from_bytes(data[2:4], "little") == _SCALED
+        inst: Any = decode_inst((data if scaled else data[:8]) + bytes(16), "cdna")
         name = base_name(inst.op.name)
         name = _RENAMED.get(name, name)
     except (ValueError, AssertionError, KeyError, IndexError) as error:
