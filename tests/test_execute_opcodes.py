@@ -815,7 +815,7 @@ def _compares() -> None:
         "nlg": lambda a, b: not (a < b or a > b),
         "ngt": lambda a, b: not a > b,
         "nle": lambda a, b: not a <= b,
-        "neq": lambda a, b: not a == b,
+        "neq": lambda a, b: a != b,
         "nlt": lambda a, b: not a < b,
     }
     for name in COMPARES:
@@ -1000,7 +1000,7 @@ def test_matrix_opcodes_against_numpy(name: str) -> None:
                 row = 4 * (lane // 16) + r if rows == 16 else 8 * (r // 4) + 4 * (lane // 32) + r % 4
                 want = product[row, lane % rows] + start[r, 0, lane]
                 value = got[r].view(np.int32 if shape.kind == "i32" else np.float32)[0, lane]
-                assert value == np.float32(want) or shape.kind == "i32" and value == want, (
+                assert value == np.float32(want) or (shape.kind == "i32" and value == want), (
                     name,
                     form_a,
                     r,

@@ -56,9 +56,10 @@ evidence has the dimensions), and large launches by sampled workgroups; the code
 hash. A capture counts some waves of a launch: where waves differ, its counts must be a whole-numbered sum of
 profiles that the launch has ("mixture" below).
 
-A race with "no barrier between" its accesses contradicts a kernel's freedom of races. One with "no wait before the
-barrier" needs an LDS access to be overtaken after its wave has passed the barrier: the memory model allows it, no
-schedule here shows it, and the claim stays open.
+A race with "no barrier between" its accesses contradicts a kernel's freedom of races. One with "no wait
+before the
+barrier" needs an LDS access to be overtaken after its wave has passed the barrier: the memory model allows
+it, no schedule here shows it, and the claim stays open.
 
 What it does not know: time, caches, the order and width in which matrix instructions accumulate (sums here
 are float64, rounded once), races between workgroups.
@@ -128,7 +129,10 @@ def _row(bundle: str, launch: Mapping[str, Any], notes: list[str]) -> str:
         sides = " and ".join(f"{s['kind']} at {s['source']}" for s in (race["first"], race["second"]))
         told = f"{bundle}: {race['reason']} in {race['space']}: {sides}"
         met[told] = met.get(told, 0) + 1
-    notes += [f"{told} ({count} pairs of instructions)." for told, count in met.items()]
+    notes += [
+        f"{told}." if count == 1 else f"{told} ({count} pairs of instructions)."
+        for told, count in met.items()
+    ]
     cells = [bundle, names, f"{groups['executed']} of {groups['of']}", f"{error:.3g}", f"{worst:.2f}"]
     cells += [f"{cosine:.6f}", counts or "no capture", f"differs: {', '.join(other)}" if other else "same"]
     return "| " + " | ".join([*cells, str(len(races) or "none")]) + " |"

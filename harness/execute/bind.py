@@ -226,7 +226,7 @@ def _bind_readlane(st: State, entry: Instruction, op: Op) -> Step:
 
         return write
     source = fetch_vector(st, fields["src0"], "u32", fields.get("literal"), acc=bool(fields.get("acc")))
-    store = store_scalar(st, fields["vdst"] if entry.encoding != "VOP1" else fields["vdst"], "u32")
+    store = store_scalar(st, fields["vdst"], "u32")
 
     def whole() -> Array:
         return np.broadcast_to(source(), (st.width, 64))
