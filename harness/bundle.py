@@ -64,6 +64,7 @@ __all__ = [
     "load",
     "load_all",
     "open_document",
+    "require_workload",
     "schema_faults",
 ]
 
@@ -216,6 +217,14 @@ def find(root: Path, wanted: Iterable[str]) -> tuple[Bundle, ...]:
     Raises HarnessError for a name that is no bundle, with the nearest ones, and FaultError for a bad bundle.
     """
     return tuple(load(path) for path in directories(root, wanted))
+
+
+def require_workload(bundles: Iterable[Bundle], name: str) -> str:
+    """`name` where one of `bundles` has a workload called so. Raises HarnessError where none has."""
+    known = sorted({workload.id for bundle in bundles for workload in bundle.workloads})
+    if name not in known:
+        raise HarnessError(f"no workload {name!r} in these bundles", remedy=f"one of: {', '.join(known)}")
+    return name
 
 
 def directories(root: Path, wanted: Iterable[str]) -> tuple[Path, ...]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from harness.command import Command, Outcome, Reporter, Task
@@ -106,8 +108,20 @@ def _default(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def _ended(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. A user never sees a traceback unless HARNESS_DEBUG is set."""
+    if argv is None:
+        # As Ctrl-C: what is running is ended and cleaned up, and not left behind without a parent.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _ended)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a sign that the terminal's encoding lacks is no fault
     arguments = list(sys.argv[1:] if argv is None else argv)
     called = next((a for a in arguments if not a.startswith("-")), None)
     reporter: Reporter = _Live() if sys.stderr.isatty() else _Lines()
@@ -115,20 +129,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parser(called).parse_args(arguments)
         outcome: Outcome = _load(COMMANDS[args.command][0]).run(args, reporter)
         if args.json:
-            print(json.dumps(dict(outcome.data), indent=2, default=_default, allow_nan=False))
+            print(json.dumps(dict(outcome.data), indent=2, default=_default, allow_nan=False), flush=True)
         elif outcome.text:
-            print(outcome.text)
+            print(outcome.text, flush=True)
         return outcome.exit_code
     except HarnessError as error:
-        if os.environ.get("HARNESS_DEBUG"):
-            raise
-        print(f"harness: {error.message}", file=sys.stderr)
-        if error.remedy:
-            print(f"  remedy: {error.remedy}", file=sys.stderr)
-        return error.exit_code
+        return _refusal(error, error.message, error.remedy, error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except KeyboardInterrupt:
         print("harness: interrupted", file=sys.stderr)
         return 130
+    except OSError as error:
+        _drop_output()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        what = f"{where}{error.strerror or error}"
+        return _refusal(error, what, "see that it is there, of the right kind, writable, with room", 2)
+    except Exception as error:
+        said = (str(error).splitlines() or [""])[0]
+        what = f"a fault of the harness itself: {type(error).__name__}: {said}"
+        return _refusal(error, what, "run it again with HARNESS_DEBUG=1 and report what it prints", 1)
+
+
+def _refusal(error: Exception, message: str, remedy: str | None, code: int) -> int:
+    """What is wrong, and what to do, on standard error. Raises `error` under HARNESS_DEBUG."""
+    if os.environ.get("HARNESS_DEBUG"):
+        raise error
+    print(f"harness: {message}", file=sys.stderr)
+    if remedy:
+        print(f"  remedy: {remedy}", file=sys.stderr)
+    return code
+
+
+def _drop_output() -> None:
+    """Where standard output takes no more, what its buffer still holds goes nowhere, without a word."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

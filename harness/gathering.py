@@ -47,6 +47,11 @@ def gather(tier: str, bundle: Bundle, context: Context) -> Evidence:
         return tiers.unavailable(
             error.message.replace("\n", "; "), error.remedy or "harness doctor says more"
         )
+    except OSError as error:
+        if tier == "record":
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return tiers.unavailable(f"{where}{error.strerror or error}", "harness doctor says more")
 
 
 def committed(tier: str, bundle: Bundle, context: Context) -> Evidence:

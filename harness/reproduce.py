@@ -14,10 +14,11 @@ from typing import Any
 
 from harness import verdicts
 from harness.agreement import Row, exit_code
-from harness.bundle import ROOT, Bundle, find
+from harness.bundle import ROOT, Bundle, find, require_workload
 from harness.command import Outcome, Reporter
 from harness.errors import HarnessError
 from harness.gathering import committed, gather, judge, speaking, was_available
+from harness.output import prove
 from harness.report.seal import write
 from harness.tiers import Context, Evidence
 from harness.verdict import TIERS, TierResult
@@ -87,9 +88,11 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     """Reproduce the bundles named. Raises HarnessError for bad input; a verdict is never an error."""
     order = tiers_of(args.tier)
     bundles = find(args.root, args.bundles)
+    options = _options(args, bundles)
     if args.dry_run:
-        return _plan(bundles, order, {"workload": args.workload, "seed": args.seed})
-    options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+        return _plan(bundles, order, options)
+    if args.out is not None:
+        prove(args.out)
     context = Context(args.out, args.offline, reporter, args.root, options)
     runs = reproduce(bundles, order, context, committed if args.committed else gather)
     rows = [row for one in runs for row in one.rows]
@@ -112,6 +115,19 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     from harness.report.terminal import table
 
     return Outcome(code, table(rows, order, code), data)
+
+
+def _options(args: argparse.Namespace, bundles: Sequence[Bundle]) -> dict[str, Any]:
+    """What the tiers are told. Raises HarnessError for a workload or layer that there is none of: a typing
+    error must not read as something that this machine cannot measure."""
+    options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    if "workload" in options:
+        require_workload(bundles, options["workload"])
+    if "layer" in options:
+        from harness.compile.layers import full_commit
+
+        options["layer"] = full_commit(options["layer"])
+    return options
 
 
 def tiers_of(asked: Sequence[str] | None) -> tuple[str, ...]:

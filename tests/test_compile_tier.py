@@ -13,7 +13,7 @@ from harness.command import Silent
 from harness.compile import tier
 from harness.compile.cache import Cache
 from harness.compile.captures import facts
-from harness.compile.command import full_commit
+from harness.compile.layers import full_commit
 from harness.compile.toolchain import Toolchain
 from harness.errors import HarnessError
 from harness.kernels import get

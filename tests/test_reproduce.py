@@ -247,8 +247,8 @@ def test_options_reach_the_tiers(root: Path, tmp_path: Path, monkeypatch: pytest
         return tiers.unavailable("no", "yes")
 
     fake(monkeypatch, compile=gather)
-    run(root, "rope", "--tier", "compile", "--offline", "--layer", "abc", "--out", str(tmp_path / "out"))
-    assert seen[0].offline and seen[0].options["layer"] == "abc" and seen[0].out == tmp_path / "out"
+    run(root, "rope", "--tier", "compile", "--offline", "--layer", "wheel", "--out", str(tmp_path / "out"))
+    assert seen[0].offline and seen[0].options["layer"] == "wheel" and seen[0].out == tmp_path / "out"
 
 
 def test_out_keeps_the_evidence_and_the_result(root: Path, tmp_path: Path) -> None:
@@ -337,6 +337,29 @@ def test_a_place_that_cannot_be_written_is_named(
     ]
     assert cli.main(arguments) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [("--workload", "captrued"), ("--layer", "zzz"), ("--out", "/proc/none/x")])
+def test_a_mistyped_option_ends_with_two_before_any_work(
+    root: Path, given: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gathering, "gather", lambda *rest: pytest.fail("gathered"))
+    monkeypatch.setattr(reproduce, "gather", lambda *rest: pytest.fail("gathered"))
+    assert cli.main(["reproduce", "softmax", "--tier", "compile", "--root", str(root), *given]) == 2
+    said = capsys.readouterr().err
+    assert given[1] in said and "remedy: " in said
+
+
+def test_what_the_file_system_refuses_to_a_later_tier_is_a_gap(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(bundle: Bundle, context: tiers.Context) -> tiers.Evidence:
+        raise OSError(28, "No space left on device", "/disk/kernel.s")
+
+    fake(monkeypatch, compile=gather)
+    outcome = run(root, "softmax", "--tier", "record", "--tier", "compile")
+    assert outcome.exit_code == 0 and "/disk/kernel.s: No space left on device" in outcome.text
+    assert entries(outcome, "softmax")["ratio"]["tiers"]["record"]["verdict"] == "REPRODUCED"
 
 
 def test_committed_evidence_is_judged_without_a_toolchain(

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness import evidence
-from harness.bundle import ROOT, Bundle, find
+from harness.bundle import ROOT, Bundle, find, require_workload
 from harness.command import Outcome, Reporter
-from harness.compile.layers import KNOWN, WHEEL
+from harness.compile.layers import WHEEL, full_commit
 from harness.compile.tier import compilable, gather
 from harness.errors import HarnessError
+from harness.output import prove
+from harness.report.seal import write
 from harness.tiers import Context
 from harness.verdict import ExitCode
 
@@ -53,7 +54,9 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     if args.layer:
         options["layer"] = full_commit(args.layer)
     if args.workload:
-        options["workload"] = _known_workload(bundles, args.workload)
+        options["workload"] = require_workload(bundles, args.workload)
+    if args.out is not None:
+        prove(args.out)
     lines: list[str] = []
     found: dict[str, Mapping[str, Any]] = {}
     for bundle in bundles:
@@ -63,32 +66,10 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
         if "unavailable" in made:
             continue
         if args.out is not None:
-            target = args.out / bundle.id / "compiled.json"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(made, indent=1) + "\n")
+            write(args.out / bundle.id / "compiled.json", json.dumps(made, indent=1) + "\n")
         if args.evidence:
             evidence.write(bundle.path, "compiled", made)
     return Outcome(_exit(found), "\n".join(lines), {"bundles": found})
-
-
-def full_commit(name: str) -> str:
-    """A layer by its 40 digits, a prefix of a known one, or `wheel`. HarnessError for anything else."""
-    if name == WHEEL or re.fullmatch(r"[0-9a-f]{40}", name):
-        return name
-    fitting = [commit for commit in KNOWN if commit.startswith(name)]
-    if len(name) >= 7 and len(fitting) == 1:
-        return fitting[0]
-    raise HarnessError(
-        f"layer {name!r} is no commit id of 40 hex digits",
-        remedy=f"known by their beginnings: {', '.join(commit[:8] for commit in KNOWN)}, or {WHEEL}",
-    )
-
-
-def _known_workload(bundles: Sequence[Bundle], name: str) -> str:
-    names = sorted({workload.id for bundle in bundles for workload in bundle.workloads})
-    if name not in names:
-        raise HarnessError(f"no workload {name!r} in these bundles", remedy=f"one of: {', '.join(names)}")
-    return name
 
 
 def _text(bundle: Bundle, made: Mapping[str, Any]) -> list[str]:

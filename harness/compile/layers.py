@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from harness.compile.cache import Cache
 from harness.errors import HarnessError
 from harness.sources import FLYDSL, obtain
 
-__all__ = ["KNOWN", "WHEEL", "layer"]
+__all__ = ["KNOWN", "WHEEL", "full_commit", "layer"]
 
 KNOWN: tuple[str, ...] = (
     "4703ba3b7150bb142b43c34c71ab49960ec93a15",  # gives all captured listings
@@ -29,6 +30,19 @@ KNOWN: tuple[str, ...] = (
 
 WHEEL = "wheel"
 """The name of the layer that the wheel itself carries."""
+
+
+def full_commit(name: str) -> str:
+    """A layer by its 40 digits, a prefix of a known one, or `wheel`. HarnessError for anything else."""
+    if name == WHEEL or re.fullmatch(r"[0-9a-f]{40}", name):
+        return name
+    fitting = [commit for commit in KNOWN if commit.startswith(name)]
+    if len(name) >= 7 and len(fitting) == 1:
+        return fitting[0]
+    raise HarnessError(
+        f"layer {name!r} is no commit id of 40 hex digits",
+        remedy=f"known by their beginnings: {', '.join(commit[:8] for commit in KNOWN)}, or {WHEEL}",
+    )
 
 
 def layer(commit: str, cache: Cache, *, offline: bool = False) -> Path | None:
