@@ -274,11 +274,8 @@ class Lane:
                 return int(a) // int(b)
             if op == "%":
                 return int(a) % int(b)
-            if (
-                (isinstance(a, np.float32)
-                and isinstance(b, np.float64))
-                or (isinstance(b, np.float32)
-                and isinstance(a, np.float64))
+            if (isinstance(a, np.float32) and isinstance(b, np.float64)) or (
+                isinstance(b, np.float32) and isinstance(a, np.float64)
             ):
                 a, b = np.float64(a), np.float64(b)
             return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[op]()

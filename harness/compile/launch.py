@@ -247,9 +247,10 @@ def _live_storages() -> list[tuple[int, int]]:
 
     found = set()
     for value in gc.get_objects():
-        if type(value) is torch.Tensor or type(value) is torch.nn.Parameter:
-            if value.device.type == "cpu" and value.layout is torch.strided:
-                found.add(_storage(value))
+        # `type`, not isinstance: asking a stranger's class runs its code (lazy modules import themselves).
+        plain = type(value) is torch.Tensor or type(value) is torch.nn.Parameter
+        if plain and value.device.type == "cpu" and value.layout is torch.strided:
+            found.add(_storage(value))
     return sorted(entry for entry in found if entry[1])
 
 
