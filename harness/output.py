@@ -6,21 +6,29 @@ Knows the file system's ways to refuse. Must not know what is written.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import HarnessError
 
-__all__ = ["prove"]
+__all__ = ["prove", "writing"]
 
 
 def prove(out: Path) -> None:
     """Make the directory `out` and see that a file can be made in it. Raises HarnessError where not."""
-    try:
+    with writing(out, "name a directory that can be with --out"):
+        if out.is_file():
+            raise NotADirectoryError(20, "is a file", str(out))
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
             pass
+
+
+@contextmanager
+def writing(place: Path, remedy: str) -> Iterator[None]:
+    """Turns what the file system refuses in the block into a HarnessError that names `place`."""
+    try:
+        yield
     except OSError as error:
-        what = "is a file" if out.is_file() else error.strerror or str(error)
-        raise HarnessError(
-            f"{out}: cannot be written: {what}", remedy="name a directory that can be with --out"
-        ) from error
+        raise HarnessError(f"{place}: cannot be written: {error.strerror or error}", remedy=remedy) from error

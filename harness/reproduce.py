@@ -16,9 +16,8 @@ from harness import verdicts
 from harness.agreement import Row, exit_code
 from harness.bundle import ROOT, Bundle, find, require_workload
 from harness.command import Outcome, Reporter
-from harness.errors import HarnessError
 from harness.gathering import committed, gather, judge, speaking, was_available
-from harness.output import prove
+from harness.output import prove, writing
 from harness.report.seal import write
 from harness.tiers import Context, Evidence
 from harness.verdict import TIERS, TierResult
@@ -98,18 +97,14 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     rows = [row for one in runs for row in one.rows]
     code = exit_code(rows, args.require)
     data = {"bundles": [one.to_json() for one in runs], "tiers": list(order), "exit_code": code}
-    try:
-        if args.out is not None:
+    if args.out is not None:
+        with writing(args.out, "name a directory that can be with --out"):
             _keep(args.out, runs, data)
-        if args.update_verdicts:
-            from harness.report.generate import update
+    if args.update_verdicts:
+        from harness.report.generate import update
 
+        with writing(args.root, "work in a checkout of your own (--root)"):
             reporter.say(f"wrote {len(update(runs, args.root))} files")
-    except OSError as error:
-        where = error.filename or args.out or args.root
-        raise HarnessError(
-            f"{where}: cannot be written: {error.strerror}", remedy="name a directory that can be with --out"
-        ) from error
     if args.json:
         return Outcome(code, "", data)
     from harness.report.terminal import table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -281,6 +282,15 @@ def checked(content: bytes) -> None:
     built = bundles.build(document, bundles.ROOT / "softmax")
     for fault in meaning.check(document, built, KNOWN):
         assert fault.line is not None and "\n" not in fault.text()
+
+
+def test_a_pipe_is_not_a_file_and_nobody_waits_for_it(tmp_path: Path, capsys: Capture) -> None:
+    root = copy(tmp_path, "rope")
+    for name in ("bundle.yaml", "REPORT.md"):
+        (root / "rope" / name).unlink()
+        os.mkfifo(root / "rope" / name)
+    answer = validate(root, capsys)
+    assert answer.code == 2 and answer.one()["message"] == "is not a file"
 
 
 FILES = sorted(bundles.ROOT.glob("*/bundle.yaml"))

@@ -231,6 +231,14 @@ def test_a_full_or_read_only_cache_is_one_line(code: int, word: str, tmp_path: P
     assert "HARNESS_CACHE" in str(raised.value.remedy)
 
 
+def test_what_fails_elsewhere_is_not_the_caches_fault(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), write_errors(tmp_path / "cache"):
+        raise PermissionError(13, "Permission denied", "/elsewhere/python")
+    for named in (tmp_path, tmp_path / "cache" / "a.s"):
+        with pytest.raises(HarnessError, match="not writable"), write_errors(tmp_path / "cache"):
+            raise PermissionError(13, "Permission denied", str(named))
+
+
 def test_a_named_cache_must_be_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "file" / "cache"))

@@ -153,6 +153,16 @@ def test_a_dry_run_shows_what_a_container_would_get(
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "would run reproduce softmax" in said and "network_mode: none" in said
+    assert f"'{Path('out').absolute()}': {{'bind': '/out', 'mode': 'rw'}}" in said
+
+
+def test_an_output_that_is_taken_is_refused_before_a_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], repo_root: Path
+) -> None:
+    (tmp_path / "mine").touch()
+    words = ["--root", str(repo_root), "--gpu", "none", "--build", "--out", str(tmp_path), "--", "doctor"]
+    assert main(["container", "run", *words]) == 2
+    assert f"{tmp_path}: is not empty" in capsys.readouterr().err
 
 
 def defaults(text: str) -> dict[str, str]:

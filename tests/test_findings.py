@@ -99,6 +99,16 @@ def test_statements_of_different_identity_stand_side_by_side() -> None:
     assert found.rule == "contradiction" and found.differs["regime"] == ["eager-events", "graph-kernel"]
 
 
+def test_only_what_differs_is_shown_of_two_latencies_of_one_launch() -> None:
+    two = (
+        making.claim("a", "latency", 30.86, side="subject"),
+        making.claim("b", "latency", 24.5, side="subject", variant="sweep"),
+    )
+    (found,) = findings(making.bundle(*two), evidence())
+    assert found.rule == "contradiction" and found.differs["variant"] == [None, "sweep"]
+    assert set(found.differs) == {"variant", "cites"}
+
+
 def row(shape: str, provider: str, us: float | None, status: str = "ok", **more: Any) -> bytes:
     """One benchmark row."""
     data = {

@@ -55,10 +55,17 @@ class Cache:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Turns "disk full" and "read-only" under `path` into a `HarnessError` with the remedy."""
+    """Turns "disk full" and "read-only" under `path` into a `HarnessError` with the remedy.
+
+    What names a file elsewhere (a program that cannot be run) is not the cache's and passes.
+    """
     try:
         yield
     except OSError as error:
+        if isinstance(error.filename, str):
+            named = Path(error.filename)
+            if not named.is_relative_to(path) and not path.is_relative_to(named):
+                raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             message, remedy = (
                 "no space left",

@@ -148,7 +148,7 @@ def _run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
             image=args.image,
             command=command,
             repository=str(args.root.absolute()),
-            output="",
+            output=str(args.out.absolute()) if args.dry_run else "",
             user=os.getuid(),
             group=os.getgid(),
             devices=devices,
@@ -160,6 +160,7 @@ def _run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     )
     if args.dry_run:
         return _described(request)
+    runner.refuse_taken(args.out.absolute())  # before a build of many minutes, not after it
     client = connect()
     if args.build:
         _build(args, reporter)

@@ -22,7 +22,7 @@ from harness.container.policy import RunRequest, engine_arguments
 from harness.errors import HarnessError
 from harness.verdict import ExitCode
 
-__all__ = ["Ended", "run", "staged", "unprivileged", "with_output"]
+__all__ = ["Ended", "refuse_taken", "run", "staged", "unprivileged", "with_output"]
 
 _STOP_SECONDS = 5
 _STDOUT = 1
@@ -38,6 +38,14 @@ class Ended:
     stopped_by: str | None
 
 
+def refuse_taken(output: Path) -> None:
+    """Raises HarnessError when `output` is a file or is not empty."""
+    if output.exists() and not output.is_dir():
+        raise HarnessError(f"{output}: is no directory", remedy="name another with --out")
+    if output.is_dir() and any(output.iterdir()):
+        raise HarnessError(f"{output}: is not empty", remedy="name another directory with --out, or empty it")
+
+
 @contextmanager
 def staged(output: Path, user: int, group: int) -> Iterator[Path]:
     """A fresh directory beside `output` that becomes `output` when the block ends well.
@@ -45,10 +53,7 @@ def staged(output: Path, user: int, group: int) -> Iterator[Path]:
     Raises HarnessError when `output` is a file, is not empty, or its parent is not writable.
     """
     output = output.absolute()
-    if output.exists() and not output.is_dir():
-        raise HarnessError(f"{output}: is no directory", remedy="name another with --out")
-    if output.is_dir() and any(output.iterdir()):
-        raise HarnessError(f"{output}: is not empty", remedy="name another directory with --out, or empty it")
+    refuse_taken(output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))

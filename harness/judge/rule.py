@@ -28,8 +28,8 @@ ALPHA = 0.0125
 """Error per direction and look: 0.05 over four looks, Bonferroni."""
 
 FLOOR = 0.005
-"""u_i: what a handful of processes cannot see (allocation luck, clock state, slow drift), on the log
-scale."""
+"""u_i, on the log scale: error that all processes of a run share, as from clocks and memory placement, so
+that more of them do not average it away."""
 
 LOOKS = (5, 8, 12, 20)
 """Processes after which the question is asked."""

@@ -113,5 +113,7 @@ def _text(
 
 
 def _brief(value: Any) -> str:
+    if value is None:
+        return "(not said)"
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 90 else text[:87] + "..."

@@ -288,10 +288,11 @@ def side_by_side(bundle: Bundle, evidence: Evidence) -> Iterator[Finding]:
                     f"{one.published:g} µs and {two.published:g} µs for the same launch",
                     one.published, two.published, (one.id, two.id),
                     {
-                        "run": [one.fields.get("run"), two.fields.get("run")],
-                        "variant": [one.fields.get("variant"), two.fields.get("variant")],
-                        "cites": [list(one.cites), list(two.cites)],
-                    },
+                        name: [one.fields.get(name), two.fields.get(name)]
+                        for name in ("run", "variant")
+                        if one.fields.get(name) != two.fields.get(name)
+                    }
+                    | {"cites": [list(one.cites), list(two.cites)]},
                 )  # fmt: skip
 
 

@@ -22,13 +22,12 @@ def _marks(suffix: str) -> tuple[str, str]:
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """sha256 (hex) over names and bytes of those of `paths` that exist, in the order of their names."""
+    """sha256 (hex) over names and bytes of those of `paths` that are files, in the order of their names."""
     sha = hashlib.sha256()
     for path in sorted(paths, key=lambda one: (one.parent.name, one.name)):
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
+        if not path.is_file():  # a pipe would never end
             continue
+        content = path.read_bytes()
         sha.update(f"{path.name}\0{len(content)}\0".encode())
         sha.update(content)
     return sha.hexdigest()
@@ -44,10 +43,10 @@ def sealed(body: str, inputs: str, suffix: str, command: str = COMMAND) -> str:
 
 def fault(path: Path, inputs: str, command: str = COMMAND) -> str | None:
     """What is wrong with the generated file `path`, in words, or None where it is current."""
+    if not path.is_file():
+        return f"is missing: run {command}"
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return f"is missing: run {command}"
     except UnicodeDecodeError:
         return f"is not text: run {command}"
     left, right = _marks(path.suffix)
