@@ -124,20 +124,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a sign that the terminal's encoding lacks is no fault
     arguments = list(sys.argv[1:] if argv is None else argv)
     called = next((a for a in arguments if not a.startswith("-")), None)
+    code = 0
     reporter: Reporter = _Live() if sys.stderr.isatty() else _Lines()
     try:
         args = _parser(called).parse_args(arguments)
         outcome: Outcome = _load(COMMANDS[args.command][0]).run(args, reporter)
+        code = outcome.exit_code
         if args.json:
             print(json.dumps(dict(outcome.data), indent=2, default=_default, allow_nan=False), flush=True)
         elif outcome.text:
             print(outcome.text, flush=True)
-        return outcome.exit_code
+        return code
     except HarnessError as error:
         return _refusal(error, error.message, error.remedy, error.exit_code)
     except BrokenPipeError:
         _drop_output()
-        return 0
+        return code  # a reader that has seen enough changes no verdict
     except KeyboardInterrupt:
         print("harness: interrupted", file=sys.stderr)
         return 130

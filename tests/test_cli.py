@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from copies import copy
 
 from harness import cli, validate
 from harness.command import Outcome
@@ -71,7 +72,16 @@ def test_a_reader_that_leaves_early_is_no_fault() -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 0
+    assert process.returncode == 0  # the verdicts' own
+
+
+def test_a_reader_that_leaves_early_changes_no_verdict(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "harness", "validate", "--root", str(copy(tmp_path, "rope"))]
+    (tmp_path / "bundles" / "rope" / "bundle.yaml").write_text("")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == 2
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])

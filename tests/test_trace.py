@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -15,8 +15,9 @@ from harness.cli import main
 from harness.errors import HarnessError
 from harness.trace import csvs, rocpd, shard
 from harness.trace.analysis import Analysis
+from harness.trace.command import text
 from harness.trace.faults import ReadFault
-from harness.trace.files import Entry
+from harness.trace.files import Entry, _Opener
 from harness.trace.isa import Registers, classes, registers, study_class
 from harness.trace.resources import Beside, vgprs
 from harness.trace.session import one
@@ -194,6 +195,29 @@ def test_an_unreadable_step_function_leaves_the_timelines(tmp_path: Path) -> Non
     broken("wstates2.json", lambda d: put(d, ("time", -1), 2**50))(made)
     got = read(made, tmp_path)
     assert "wrapped-time" in rules(got) and got.valid and got.wave_states is not None
+
+
+@pytest.mark.parametrize("refused", ["too-large", "unreadable-file"])
+def test_code_that_cannot_be_opened_spoils_as_code_that_is_not_there(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = make().write(tmp_path)
+    size = (trace / "code.json").stat().st_size
+    if refused == "too-large":
+        monkeypatch.setattr("harness.trace.files.FILE_LIMIT", size - 1)
+    else:
+
+        def opened(self: _Opener) -> IO[bytes]:
+            if self.path.endswith("code.json"):
+                raise PermissionError(13, "Permission denied")
+            return original(self)
+
+        original = _Opener.__call__
+        monkeypatch.setattr(_Opener, "__call__", opened)
+    (got,) = one(tmp_path)
+    assert not got.valid and {refused, "no-code"} <= set(rules(got))
+    shown = text(got)
+    assert "INVALID" in shown and "None" not in shown
 
 
 def test_no_wave_sampled(tmp_path: Path) -> None:

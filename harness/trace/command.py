@@ -81,15 +81,18 @@ def _lines(a: Analysis) -> Iterable[str]:
         )
         if a.combined_share:
             yield f"              {a.combined_share:.2f} % of them at waits on two counters, split equally"
+    lds = f"{a.beside.lds} B" if a.beside.lds is not None else "unknown"
     field = f"profiler's field {a.beside.vgpr}" if a.beside.vgpr is not None else "no field beside the trace"
-    yield (
-        f"  registers   {a.allocated} VGPRs allocated ({a.allocation_rule}; {field}), code names "
-        f"v0..v{max(0, a.registers.vgpr - 1)}, {a.registers.agpr} AGPRs, s0..s{max(0, a.registers.sgpr - 1)}"
-    )
+    if a.instructions is not None:
+        yield (
+            f"  registers   {a.allocated} VGPRs allocated ({a.allocation_rule}; {field}), code names "
+            f"v0..v{max(0, a.registers.vgpr - 1)}, {a.registers.agpr} AGPRs, "
+            f"s0..s{max(0, a.registers.sgpr - 1)}"
+        )
     bound = (
         f"limit {a.occupancy_limit} by {a.limited_by}" if a.occupancy_limit is not None else "limit unknown"
     )
-    yield f"  occupancy   {bound}; observed {a.observed} waves/SIMD; LDS {a.beside.lds} B"
+    yield f"  occupancy   {bound}; observed {a.observed} waves/SIMD; LDS {lds}"
     if a.device is not None:
         yield (
             f"  device time {a.device.median_us:.3f} us median of {len(a.device.durations)} launches, grid "

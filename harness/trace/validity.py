@@ -62,8 +62,10 @@ def _waves(capture: Capture) -> Iterator[Fault]:
         )  # fmt: skip
     elif capture.code is not None and not any(row.hits for row in capture.code.rows):
         yield fault("no-hits", "no instruction row was ever executed", _OTHER_CU, METRICS)
-    if capture.code is None and not any("code.json" in f.message for f in capture.faults):
-        yield fault("no-code", "there is no code.json", _AGAIN, METRICS)
+    named = [f for f in capture.faults if "code.json" in f.message]
+    if capture.code is None and not any(f.spoils for f in named):
+        what = "code.json could not be read" if named else "there is no code.json"
+        yield fault("no-code", what, _AGAIN, METRICS)
 
 
 def _work(capture: Capture) -> Iterator[Fault]:
