@@ -273,3 +273,21 @@ def test_the_compiled_section() -> None:
     assert "class 12 12" in text and "others 3" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(widths) == 1
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_a_row_fits_the_terminal_and_keeps_its_signs(width: int) -> None:
+    signs = {
+        "record": TierResult(Verdict.CONTRADICTED, 32768, "r"),
+        "compile": TierResult(Verdict.NOT_MEASURED, None, "r", "do it"),
+        "execute": TierResult(Verdict.REPRODUCED, "731 instructions and more", "r"),
+        "device": TierResult(Verdict.INVALID, None, "r"),
+    }
+    row = Row("b", "a-claim-with-a-rather-long-name", "latency", 271.8, "us", signs, {})
+    order = ("record", "compile", "execute", "device")
+    head, line = table([row], order, 10, colour=False, width=width).splitlines()[:2]
+    assert len(head) <= width and len(line) <= width and line.endswith("NO")
+    assert re.search(r"^a-cl\S* +271\.8 µs +✘ 32,768 +– ?.*✔ 731.* ! inv\S*", line)
+    assert ("not measured" in line) == (width >= 120)
+    if width == 200:
+        assert "a-claim-with-a-rather-long-name" in line and "…" not in line.split("✔")[0]

@@ -7,6 +7,7 @@ record tier has a second for everything.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,14 +32,27 @@ _BOLD, _DIM, _ALARM = "1", "2", "1;31"
 _WIDTHS = {"published": 34, "tier": 28}
 """Widest cells; longer ones are cut, the whole text is in `--json`."""
 
+_NARROWEST = {"claim": 10, "published": 9, "tier": 8}
+"""How far a column gives way on a narrow terminal; below that, lines wrap."""
+
 Cell = tuple[str, str | None]
 Paint = Callable[[str, str | None], str]
 
 
-def table(rows: Sequence[Row], order: Sequence[str], code: int, *, colour: bool | None = None) -> str:
-    """The whole report as text, coloured where standard output is a terminal."""
-    paint = _paint if (sys.stdout.isatty() if colour is None else colour) else _plain
-    out = list(_table(rows, order, paint))
+def table(
+    rows: Sequence[Row],
+    order: Sequence[str],
+    code: int,
+    *,
+    colour: bool | None = None,
+    width: int | None = None,
+) -> str:
+    """The whole report as text; where standard output is a terminal, coloured and as wide as that."""
+    terminal = sys.stdout.isatty()
+    if width is None and terminal:
+        width = shutil.get_terminal_size().columns
+    paint = _paint if (terminal if colour is None else colour) else _plain
+    out = list(_table(rows, order, paint, width))
     out += ["", paint(f"{LEGEND}   · nothing to say", _DIM)]
     if len({row.bundle for row in rows}) == 1:
         out += _why(rows, order, paint)
@@ -60,8 +74,26 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[str]:
-    """Header and rows, each column as wide as its widest cell."""
+def _fit(text: str, width: int) -> str:
+    """`text` cut to `width`; where words do not fit beside the sign of NOT_MEASURED, the sign says it."""
+    return text[0] if len(text) > width and text.startswith("– ") else _cut(text, width)
+
+
+def _narrowed(widths: Sequence[int], tiers: int, room: int) -> list[int]:
+    """`widths` of the columns, narrowed until a line of `room` characters holds them all or none can give
+    more: the widest first, the claims' names last."""
+    out = list(widths)
+    least = [_NARROWEST["claim"], _NARROWEST["published"], *[_NARROWEST["tier"]] * tiers]
+    while sum(out) + 2 * (len(out) - 1) > room:
+        can = [at for at, one in enumerate(least) if out[at] > one]
+        if not can:
+            break
+        out[max(can, key=lambda at: (at > 0, out[at] - least[at], at))] -= 1
+    return out
+
+
+def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint, room: int | None = None) -> Iterator[str]:
+    """Header and rows, each column as wide as its widest cell, or narrower where `room` asks for it."""
     many = len({row.bundle for row in rows}) > 1
     lines: list[tuple[Cell, ...] | str] = [
         tuple((name, _BOLD) for name in ("claim", "published", *order, "committed", "agrees"))
@@ -81,15 +113,19 @@ def _table(rows: Sequence[Row], order: Sequence[str], paint: Paint) -> Iterator[
             )
         )
     cells = [line for line in lines if not isinstance(line, str)]
-    widths = [max(len(line[column][0]) for line in cells) for column in range(len(order) + 3)] + [0]
+    widths = [max(len(line[column][0]) for line in cells) for column in range(len(order) + 3)]
+    widths.append(len("agrees"))
+    if room is not None:
+        widths = _narrowed(widths, len(order), room)
     for line in lines:
         if isinstance(line, str):
             yield paint(line, _BOLD)
         else:
-            parts = (
-                paint(text.ljust(width), style) for (text, style), width in zip(line, widths, strict=True)
-            )
-            yield "  ".join(parts)
+            parts = [
+                paint(_fit(text, width).ljust(width), style)
+                for (text, style), width in zip(line[:-1], widths[:-1], strict=True)
+            ]
+            yield "  ".join([*parts, paint(*line[-1])])
 
 
 def _cell(result: TierResult | None) -> Cell:
