@@ -16,6 +16,7 @@ from harness import verdicts
 from harness.agreement import Row, exit_code
 from harness.bundle import ROOT, Bundle, find, require_workload
 from harness.command import Outcome, Reporter
+from harness.errors import HarnessError
 from harness.gathering import committed, gather, judge, speaking, was_available
 from harness.output import prove, writing
 from harness.report.seal import write
@@ -47,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=TIERS,
         default=[],
-        help="end with 50 where this tier measured nothing",
+        help="run this tier, and end with 50 where it measured nothing",
     )
     parser.add_argument("--out", type=Path, help="keep evidence and artefacts in this directory")
     parser.add_argument("--offline", action="store_true", help="use no network")
@@ -85,7 +86,7 @@ class Run:
 
 def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
     """Reproduce the bundles named. Raises HarnessError for bad input; a verdict is never an error."""
-    order = tiers_of(args.tier)
+    order = tiers_of([*args.tier, *args.require] if args.tier else None)  # what is required runs
     bundles = find(args.root, args.bundles)
     options = _options(args, bundles)
     if args.dry_run:
@@ -116,6 +117,8 @@ def _options(args: argparse.Namespace, bundles: Sequence[Bundle]) -> dict[str, A
     """What the tiers are told. Raises HarnessError for a workload or layer that there is none of: a typing
     error must not read as something that this machine cannot measure."""
     options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    if options.get("seed", 0) < 0:
+        raise HarnessError(f"--seed: is negative (got {options['seed']})", remedy="give 0 or more")
     if "workload" in options:
         require_workload(bundles, options["workload"])
     if "layer" in options:

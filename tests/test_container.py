@@ -156,6 +156,17 @@ def test_a_dry_run_shows_what_a_container_would_get(
     assert f"'{Path('out').absolute()}': {{'bind': '/out', 'mode': 'rw'}}" in said
 
 
+@pytest.mark.parametrize(
+    "words", [("--timeout", "-5"), ("--timeout", "nan"), ("--decoder-sha256", "zz"), ("--memory", "12x")]
+)
+def test_a_value_that_is_none_is_refused_before_anything_starts(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["container", "run", *words, "--", "doctor"])
+    assert ended.value.code == 2 and f"argument {words[0]}: {words[1]!r} is no" in capsys.readouterr().err
+
+
 def test_an_output_that_is_taken_is_refused_before_a_build(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], repo_root: Path
 ) -> None:

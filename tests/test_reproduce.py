@@ -218,6 +218,7 @@ def test_a_tier_that_cannot_work_here_gives_its_remedy_once(
     lines = [line for line in outcome.text.splitlines() if "no MI350X here → run it on one" in line]
     assert len(lines) == 1 and re.search(r"\(device, \d+ claims\)", lines[0])
     assert run(root, "softmax", "--tier", "device", "--require", "device").exit_code == ExitCode.NOT_MEASURED
+    assert run(root, "softmax", "--tier", "record", "--require", "device").exit_code == ExitCode.NOT_MEASURED
 
 
 def test_a_missing_package_is_a_gap_and_not_a_traceback(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +340,9 @@ def test_a_place_that_cannot_be_written_is_named(
     assert "cannot be written" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("given", [("--workload", "captrued"), ("--layer", "zzz"), ("--out", "/proc/none/x")])
+@pytest.mark.parametrize(
+    "given", [("--workload", "captrued"), ("--layer", "zzz"), ("--out", "/proc/none/x"), ("--seed", "-5")]
+)
 def test_a_mistyped_option_ends_with_two_before_any_work(
     root: Path, given: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,9 @@ Joins the parts: the engine, the image, what a run may have, and one run. Each p
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for action in (build, run):
         action.add_argument("--file", default=_DOCKERFILE, help=f"the Dockerfile (default {_DOCKERFILE})")
         action.add_argument(
-            "--decoder-sha256", default=None, metavar="HEX", help="sha256 of the trace decoder"
+            "--decoder-sha256", type=_sha256, default=None, metavar="HEX", help="sha256 of the trace decoder"
         )
     build.add_argument("--fresh", action="store_true", help="ignore the engine's layer cache")
     build.add_argument("--dry-run", action="store_true", help="say what would be built")
@@ -61,7 +63,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", type=_bytes, default=None, help="memory limit, as 64g (default: none)")
     parser.add_argument("--shm", type=_bytes, default=8 << 30, help="shared memory (default 8g)")
     parser.add_argument(
-        "--timeout", type=float, default=4 * 3600.0, help="time limit in seconds (default 4 h)"
+        "--timeout", type=_seconds, default=4 * 3600.0, help="time limit in seconds (default 4 h)"
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the results go (default: out)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run")
@@ -74,6 +76,22 @@ def _bytes(text: str) -> int:
     if not digits.isdigit() or int(digits) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no size (as 512m or 64g)")
     return int(digits) * unit
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds")
+    return value
+
+
+def _sha256(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no sha256 (64 hex digits)")
+    return text.lower()
 
 
 def inner_command(words: Sequence[str]) -> list[str]:
