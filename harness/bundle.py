@@ -243,7 +243,10 @@ def directories(root: Path, wanted: Iterable[str]) -> tuple[Path, ...]:
             path = Path(name)
         else:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
-            raise HarnessError(f"no bundle {name!r}", remedy=f"one of: {', '.join(near)}")
+            known_here = (
+                f"one of: {', '.join(near)}" if near else f"{root} holds none: name another with --root"
+            )
+            raise HarnessError(f"no bundle {name!r}", remedy=known_here)
         if path not in paths:
             paths.append(path)
     return tuple(paths)

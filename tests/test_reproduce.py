@@ -266,6 +266,13 @@ def test_a_dry_run_gathers_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all(set(one["claims"]) == set(TIERS) for one in outcome.data["plan"])
 
 
+def test_an_unknown_bundle_of_an_empty_root_says_that_it_is_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reproduce", "softmax", "--root", str(tmp_path)]) == 2
+    assert f"{tmp_path} holds none" in capsys.readouterr().err
+
+
 def test_an_unknown_bundle_ends_with_two_and_the_nearest(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
