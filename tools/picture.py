@@ -44,6 +44,9 @@ def output(arguments: list[str]) -> str:
 
 def main() -> int:
     """Run, draw, write."""
+    if len(sys.argv) < 3 or not sys.argv[1].endswith(".svg"):
+        print(__doc__, file=sys.stderr)
+        return 2
     target, arguments = Path(sys.argv[1]), sys.argv[2:]
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(Text(f"$ harness reproduce {' '.join(arguments)}", style="bold"))
