@@ -131,6 +131,9 @@ def render(evidence: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+_AGAIN = "copy the file again from where it was captured"
+
+
 def write(path: Path, evidence: Mapping[str, Any]) -> None:
     """Write evidence and read it again: what does not survive that is a defect here, not in the data."""
     write_text(path, render(evidence))
@@ -145,8 +148,11 @@ def read(path: Path) -> dict[str, Any]:
         raise HarnessError(f"{path}: cannot be read ({error})") from error
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise HarnessError(f"{path}: not JSON, perhaps cut short ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise HarnessError(
+            f"{path}: not JSON, perhaps cut short ({error})",
+            remedy=f"{_AGAIN}, or resume the run that wrote it",
+        ) from error
     return verify(data, str(path))
 
 
@@ -158,11 +164,14 @@ def verify(data: Any, where: str = "device evidence") -> dict[str, Any]:
         first = faults[0]
         at = ".".join(str(p) for p in first.path) or "the file"
         raise HarnessError(
-            f"{where}: {at} {first.message}" + (f" (and {len(faults) - 1} more)" if faults[1:] else "")
+            f"{where}: {at} {first.message}" + (f" (and {len(faults) - 1} more)" if faults[1:] else ""),
+            remedy=_AGAIN,
         )
     evidence: dict[str, Any] = data
     if seal(evidence)["sha256"] != evidence["sha256"]:
-        raise HarnessError(f"{where}: the contents do not match their sha256 (edited or damaged)")
+        raise HarnessError(
+            f"{where}: the contents do not match their sha256 (edited or damaged)", remedy=_AGAIN
+        )
     for shape in evidence["shapes"]:
         for process in shape["processes"]:
             rest = {k: v for k, v in process.items() if k != "sha256"}

@@ -96,6 +96,8 @@ def _plan(args: argparse.Namespace) -> Plan:
     make, shapes = (cpu_plan, CPU_SHAPES) if device == "cpu" else (gpu_plan, GPU_SHAPES)
     plan = make(args.start or "fork", tuple(args.shape) if args.shape else shapes, args.seed)
     if args.processes is not None:
+        if args.processes < 2:
+            raise HarnessError(f"--processes: must be at least 2 (got {args.processes})")
         looks = (*(k for k in plan.looks if k < args.processes), args.processes)
         plan = plan.with_(looks=looks)
     return plan

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from harness import evidence
-from harness.bundle import ROOT, Bundle, find
+from harness.bundle import ROOT, Bundle, find, require_workload
 from harness.command import Outcome, Reporter
+from harness.compile.layers import full_commit
 from harness.errors import HarnessError
 from harness.execute.schedule import NAMES, Fair, parse_schedule
 from harness.tiers import Context
@@ -49,9 +50,9 @@ def run(args: argparse.Namespace, reporter: Reporter) -> Outcome:
         if getattr(args, name) is not None:
             options[name] = getattr(args, name)
     if args.workload is not None:
-        known = sorted({workload.id for bundle in bundles for workload in bundle.workloads})
-        if args.workload not in known:
-            raise HarnessError(f"no workload {args.workload!r}", remedy=f"one of: {', '.join(known)}")
+        require_workload(bundles, args.workload)
+    if args.layer is not None:
+        options["layer"] = full_commit(args.layer)
     lines: list[str] = []
     found: dict[str, Mapping[str, Any]] = {}
     for bundle in bundles:
