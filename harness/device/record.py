@@ -151,7 +151,7 @@ def read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise HarnessError(
             f"{path}: not JSON, perhaps cut short ({error})",
-            remedy=f"{_AGAIN}, or resume the run that wrote it",
+            remedy=_AGAIN,
         ) from error
     return verify(data, str(path))
 
