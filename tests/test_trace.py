@@ -399,7 +399,8 @@ def test_a_second_process_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     made.files[first_wave(made)] = b"not a wave"
     trace = made.write(tmp_path)
     alone = one(trace)[0].to_json()
-    monkeypatch.setattr("harness.trace.shard.LEAST_BYTES", 0)
+    monkeypatch.setattr("harness.trace.shard.HEAD_START", 0)
+    monkeypatch.setattr("harness.trace.shard.LEAST_GAIN", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     started: list[int] = []
     plain = shard.Shard.__init__
@@ -416,7 +417,8 @@ def test_a_second_process_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_second_process_that_fails_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = make(waves=20).write(tmp_path)
     alone = one(trace)[0].to_json()
-    monkeypatch.setattr("harness.trace.shard.LEAST_BYTES", 0)
+    monkeypatch.setattr("harness.trace.shard.HEAD_START", 0)
+    monkeypatch.setattr("harness.trace.shard.LEAST_GAIN", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr("sys.executable", "/bin/false")
     assert one(trace)[0].to_json() == alone

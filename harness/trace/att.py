@@ -71,8 +71,7 @@ class CodeRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     @property
     def is_label(self) -> bool:
         """A label row or an empty one: no instruction."""
-        text = self.isa.strip()
-        return not text or text[0] == ";"
+        return self.isa.lstrip()[:1] in ("", ";")
 
 
 class _CodeFile(msgspec.Struct, gc=False):

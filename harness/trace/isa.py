@@ -30,7 +30,7 @@ class Registers:
 def registers(isa: Iterable[str]) -> Registers:
     """The registers that instructions name."""
     top = {"v": 0, "a": 0, "s": 0}
-    for file, _, high, single in _OPERAND.findall("\n".join(isa)):
+    for file, _, high, single in set(_OPERAND.findall("\n".join(isa))):
         index = int(high or single)
         if top[file] <= index < 1024:
             top[file] = index + 1
@@ -123,10 +123,11 @@ def study_class(isa: str) -> str:
 
 def writes_memory(isa: str) -> bool:
     """Whether the instruction leaves a result in memory: a store or an atomic."""
-    mnemonic = isa.split(None, 1)[0] if isa.strip() else ""
-    return mnemonic.startswith(("buffer_", "global_", "flat_", "scratch_")) and (
-        "store" in mnemonic or "atomic" in mnemonic
-    )
+    text = isa.lstrip()
+    if not text.startswith(("buffer_", "global_", "flat_", "scratch_")):
+        return False
+    mnemonic = text.split(None, 1)[0]
+    return "store" in mnemonic or "atomic" in mnemonic
 
 
 def uses_lds(isa: str) -> bool:

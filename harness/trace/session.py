@@ -61,25 +61,37 @@ def read(
     session = Session()
     collectors: dict[str, Collector] = {}
     waves: list[Entry] = []
-    for entry in entries(source, session.faults, inside=inside):
-        if not wanted(entry.path):
-            continue
+    later: list[Entry] = []
+
+    def of(directory: str) -> Collector:
+        if directory not in collectors:
+            collectors[directory] = Collector(directory)
+        return collectors[directory]
+
+    def take(entry: Entry) -> None:
         if belongs(entry.name):
-            collector = collectors.get(entry.directory)
-            if collector is None:
-                collector = collectors[entry.directory] = Collector(entry.directory)
-            if entry.disk is not None and WAVE_FILE.fullmatch(entry.name) is not None:
-                waves.append(entry)
-            else:
-                collector.feed(entry)
+            of(entry.directory).feed(entry)
             session.bytes += entry.size
         elif _table(session, entry) or other(entry):
             session.bytes += entry.size
-    mine, others = split(waves)
+
+    for entry in entries(source, session.faults, inside=inside):
+        if not wanted(entry.path):
+            continue
+        if entry.disk is None:
+            take(entry)  # a member of an archive can be read only now
+        elif WAVE_FILE.fullmatch(entry.name) is not None:
+            waves.append(entry)
+        else:
+            later.append(entry)
+    mine, others = split(waves, sum(entry.size for entry in later))
     shard = Shard(others) if others else None
+    for entry in later:
+        take(entry)
     for part in (read_waves(mine), shard.finish() if shard is not None else {}):
         for directory, summed in part.items():
-            collectors[directory].take(summed)
+            of(directory).take(summed)
+            session.bytes += summed.bytes
     for directory, collector in sorted(collectors.items()):
         session.captures[directory] = collector.finish()
     return session

@@ -17,15 +17,19 @@ from typing import NamedTuple
 from harness.trace import att
 from harness.trace.faults import Fault, ReadFault
 from harness.trace.files import Entry, on_disk
+from harness.trace.ints import keep_freed
 from harness.trace.waves import WaveCollector
 
-__all__ = ["LEAST_BYTES", "Part", "Shard", "read_waves", "split"]
+__all__ = ["HEAD_START", "LEAST_GAIN", "Part", "Shard", "read_waves", "split"]
 
-LEAST_BYTES = 12 << 20
-"""Below this a second interpreter costs more than it saves."""
+HEAD_START = 16 << 20
+"""Bytes of wave files that one process sums in the time in which a second interpreter starts."""
 
-CHILD_SHARE = 0.42
-"""The child starts an interpreter first, so it gets somewhat less than half."""
+LEAST_GAIN = 4 << 20
+"""A child that would get less than this costs more than it saves."""
+
+OTHER_COST = 0.25
+"""What a byte of another file costs, in bytes of a wave file."""
 
 
 class Part(NamedTuple):
@@ -39,6 +43,8 @@ class Part(NamedTuple):
 
 def read_waves(files: list[Entry]) -> dict[str, Part]:
     """Sum wave files, by directory; unreadable ones become faults."""
+    if sum(entry.size for entry in files) >= LEAST_GAIN:
+        keep_freed()
     parts: dict[str, Part] = {}
     for entry in files:
         part = parts.get(entry.directory) or Part(WaveCollector(), [], 0, 0)
@@ -52,17 +58,22 @@ def read_waves(files: list[Entry]) -> dict[str, Part]:
     return parts
 
 
-def split(files: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """(mine, the child's): all mine where it does not pay, or where there is one CPU."""
+def split(files: list[Entry], other_bytes: int = 0) -> tuple[list[Entry], list[Entry]]:
+    """(mine, the child's): all mine where it does not pay, or where there is one CPU.
+
+    `other_bytes` of other files are the parent's too. The child gets half of what is left to do when it has
+    started, so that both end at the same time.
+    """
     total = sum(entry.size for entry in files)
-    if total < LEAST_BYTES or len(os.sched_getaffinity(0)) < 2 or not all(entry.disk for entry in files):
+    share = min(float(total), (total + OTHER_COST * other_bytes - HEAD_START) / 2)
+    if share < LEAST_GAIN or len(os.sched_getaffinity(0)) < 2 or not all(entry.disk for entry in files):
         return files, []
     taken = 0
     for at, entry in enumerate(files):
         taken += entry.size
-        if taken >= CHILD_SHARE * total:
+        if taken >= share:
             return files[at + 1 :], files[: at + 1]
-    return files, []
+    return [], files
 
 
 class Shard:

@@ -25,7 +25,9 @@ STATES: tuple[str, ...] = ("empty", "idle", "exec", "wait", "stall")
 """The decoder's own enumeration of wave states, 0..4 (rocprofiler-sdk, trace_decoder_types.h)."""
 
 CATEGORIES = 16
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
+"""Text of one batch; its numbers, about three times as many bytes, should stay near the processor's cache."""
+
 BATCH_CELLS = 1 << 22
 LONGEST = 1 << 40
 """Cycles; seven minutes of a 2.4 GHz clock. One instruction or state that lasts longer is a counter that
@@ -153,11 +155,13 @@ class WaveCollector:
         ends = np.array([wave.end for wave in batch], dtype=np.int64)
         filled = np.flatnonzero(sizes)
         first = (np.cumsum(sizes) - sizes)[filled]
-        _check(rows, line_of_time, first, begins[filled])
+        columns = np.ascontiguousarray(rows.T)
+        state, cycles = np.ascontiguousarray(line_of_time.T)
+        _check(columns, state, cycles, first, begins[filled])
 
         per_wave = np.zeros((3, len(batch)), dtype=np.int64)
         if len(rows):
-            time, category, stalled, duration, line = np.ascontiguousarray(rows.T)
+            time, category, stalled, duration, line = columns
             top = int(line.max()) + 1
             self._grow(top)
             previous = np.empty_like(time)
@@ -174,7 +178,6 @@ class WaveCollector:
             per_wave[2, filled] = np.add.reduceat(stalled, first)
             self._hits(line, sizes, top, per_wave[0])
         if len(line_of_time):
-            state, cycles = line_of_time.T
             self._states += np.bincount(state, weights=cycles, minlength=len(STATES)).astype(np.int64)
             told = np.flatnonzero(spans)
             lived = np.add.reduceat(cycles, (np.cumsum(spans) - spans)[told])
@@ -210,24 +213,31 @@ class WaveCollector:
 
 
 def _check(
-    rows: NDArray[np.int64],
-    timeline: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    state: NDArray[np.int64],
+    cycles: NDArray[np.int64],
     first: NDArray[np.int64],
     begins: NDArray[np.int64],
 ) -> None:
-    """Raises `_Bad` where times run backwards, counts are negative, or a state or line is none."""
-    if len(rows):
-        backwards = rows[1:, 0] < rows[:-1, 0]
+    """Raises `_Bad` where times run backwards, counts are negative, or a state or line is none.
+
+    columns: (5, n), the parts of an instruction row; contiguous, since a reduction over a few columns of rows
+    is many times slower.
+    """
+    if columns.size:
+        time = columns[0]
+        backwards = time[1:] < time[:-1]
         backwards[first[1:] - 1] = False
-        if bool(backwards.any()) or bool((rows[first, 0] < begins).any()):
+        if bool(backwards.any()) or bool((time[first] < begins).any()):
             raise _Bad("wrapped-time", "instruction times run backwards")
-        if int(rows[:, 1:].min()) < 0:
+        if int(columns[1:].min()) < 0:
             raise _Bad("negative-count", "negative category, stall, duration or line")
-        if int(rows[:, 2:4].max()) >= LONGEST:
-            raise _Bad("wrapped-time", f"an instruction takes {int(rows[:, 2:4].max()):,} cycles")
-        if int(rows[:, 4].max()) >= LINES:
-            raise _Bad("unreadable-file", f"line {int(rows[:, 4].max())} is no row of any code.json")
-    if len(timeline) and int(timeline[:, 1].max()) >= LONGEST:
-        raise _Bad("wrapped-time", f"a state lasts {int(timeline[:, 1].max()):,} cycles")
-    if len(timeline) and (int(timeline.min()) < 0 or int(timeline[:, 0].max()) >= len(STATES)):
+        longest, line = int(columns[2:4].max()), int(columns[4].max())
+        if longest >= LONGEST:
+            raise _Bad("wrapped-time", f"an instruction takes {longest:,} cycles")
+        if line >= LINES:
+            raise _Bad("unreadable-file", f"line {line} is no row of any code.json")
+    if state.size and int(cycles.max()) >= LONGEST:
+        raise _Bad("wrapped-time", f"a state lasts {int(cycles.max()):,} cycles")
+    if state.size and (min(int(state.min()), int(cycles.min())) < 0 or int(state.max()) >= len(STATES)):
         raise _Bad("unknown-state", "timeline has a state outside 0..4 or negative cycles")
