@@ -102,6 +102,7 @@ class Pins:
     torch: str
     triton: Wheels
     flydsl: FlyDSL
+    tinygrad: str
     aiter: Source
     study: Source
     trace_decoder: Decoder
@@ -123,6 +124,7 @@ def load(path: Path = PATH) -> Pins:
         torch=data["torch"]["container"],
         triton=Wheels(triton["version"], MappingProxyType(triton["wheels"])),
         flydsl=FlyDSL(**{**flydsl, "wheels": MappingProxyType(flydsl["wheels"])}),
+        tinygrad=data["tinygrad"],
         aiter=Source(**data["aiter"]),
         study=Source(**data["study"]),
         trace_decoder=Decoder(**data["trace_decoder"]),

@@ -208,6 +208,8 @@ def test_every_locked_package_has_hashes_and_the_pinned_ones_their_version(repo_
         assert "--hash=sha256:" in entry
     locked = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", text, flags=re.M))
     assert locked["flydsl"] == pins.flydsl.version and locked["triton"] == pins.triton.version
+    assert locked["tinygrad"] == pins.tinygrad
+    assert f"tinygrad=={pins.tinygrad}" in (repo_root / "pyproject.toml").read_text(encoding="utf-8")
     assert "torch" not in locked
 
 

@@ -1,28 +1,26 @@
 """Speed of the execute tier on one core, on the project's own specimen softmax (no upstream source).
 
-usage: python tools/bench_execute.py [--json]. Prints million lane-instructions a second for one workgroup
-and for 256 uniform ones together, against the figures that the tier must reach.
+Million lane-instructions a second of CPU time, the best of five runs, for one workgroup and for 256 uniform
+ones together.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import time
+from collections.abc import Iterator
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from bench import Figure
 
 NEEDED = {1: 2.0, 256: 50.0}
 """Workgroups -> million lane-instructions a second."""
 
 
-def main() -> int:
-    """Exit code 1 where a figure is not reached."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
+def figures() -> Iterator[Figure]:
+    """One figure for each number of workgroups."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import time
+
     from harness.compile.cache import open_cache
     from harness.compile.request import CompileRequest
     from harness.compile.toolchain import assemble
@@ -33,7 +31,6 @@ def main() -> int:
 
     cache = open_cache()
     toolchain = assemble(cache)
-    results = {}
     for groups, needed in NEEDED.items():
         dims = {"M": groups, "N": 2048, "path": "vector"}
         recorded = record_launch(CompileRequest("harness.specimens.row_softmax", dims), toolchain, cache)
@@ -44,15 +41,5 @@ def main() -> int:
             before = time.process_time()
             run = dispatch(program, launch, buffers_of(tensors, launch), batch=groups)
             best = max(best, run.lane_instructions / (time.process_time() - before) / 1e6)
-        results[groups] = best
-        if not args.json:
-            print(
-                f"{groups:4d} workgroups: {best:7.1f} M lane-instructions/s of CPU time (needed {needed:g})"
-            )
-    if args.json:
-        print(json.dumps({str(groups): round(value, 1) for groups, value in results.items()}))
-    return int(any(results[groups] < needed for groups, needed in NEEDED.items()))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        name = f"execute, {groups} workgroup{'s' if groups > 1 else ''} together"
+        yield Figure(name, best, "M/s", needed, at_least=True, note="lane-instructions, CPU time, best of 5")
