@@ -146,12 +146,15 @@ def test_another_aiter_has_no_such_function(fake: Path) -> None:
     assert caught.value.exit_code == 40
 
 
-def test_aiter_does_not_see_the_flydsl_that_the_subject_uses(fake: Path) -> None:
+def test_aiter_does_not_see_the_flydsl_that_the_subject_uses(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before, during and after: the subject's FlyDSL stays, AITER is told that there is none."""
     flydsl = types.ModuleType("flydsl")
     compiler = types.ModuleType("flydsl.compiler")
     flydsl.compiler = compiler  # type: ignore[attr-defined]
-    sys.modules.update({"flydsl": flydsl, "flydsl.compiler": compiler})
+    for name, module in (("flydsl", flydsl), ("flydsl.compiler", compiler)):
+        monkeypatch.setitem(sys.modules, name, module)
     (fake / "ops" / "triton" / "softmax.py").write_text(
         "import importlib.util\n"
         "def is_flydsl_available(): return importlib.util.find_spec('flydsl') is not None\n"

@@ -155,7 +155,7 @@ def _attached(client: Any, container: Any) -> Iterator[Iterator[tuple[int, bytes
 
     read: Any = frames.frames_iter
     with translated("attach to container"):
-        wanted = {"stdout": 1, "stderr": 1, "stream": 1, "logs": 1}
+        wanted = {"stdout": 1, "stderr": 1, "stream": 1}
         socket = client.api.attach_socket(container.id, wanted)
     try:
         yield read(socket, tty=False)
