@@ -245,3 +245,15 @@ def test_evidence_records_the_image_it_was_made_in(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(BASE_VARIABLE, "sha256:def")
     found = versions()
     assert (found["container_image"], found["container_base"]) == ("sha256:abc", "sha256:def")
+
+
+def test_a_step_that_fills_the_disk_is_told_from_one_that_is_wrong() -> None:
+    from collections import deque
+
+    from harness.container.image import _failed
+
+    lines = deque(["dd: error writing '/big': No space left on device"])
+    full = _failed("Step 3/3 : RUN dd", "The command returned a non-zero code: 1", lines)
+    assert "docker system df" in str(full.remedy) and "No space left" in full.message
+    wrong = _failed("Step 3/3 : RUN false", "The command returned a non-zero code: 1", deque(["no"]))
+    assert "mend that step" in str(wrong.remedy)

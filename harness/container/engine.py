@@ -98,7 +98,8 @@ def remedy_for(text: str) -> str | None:
             "the engine itself lacks a privilege that this needs; see harness doctor",
         ),
     )
-    return next((remedy for sign, remedy in known if sign in text), None)
+    lower = text.lower()
+    return next((remedy for sign, remedy in known if sign in lower), None)
 
 
 def _first_line(text: str) -> str:

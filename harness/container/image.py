@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ __all__ = ["PINS_LABEL", "BuildRequest", "Image", "build", "pins_digest", "requi
 
 PINS_LABEL = "flydsl-repro.pins"
 _KEPT_LINES = 15
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Engines colour a step's standard error."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,9 @@ def _lines(stream: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, str | Non
             yield "", str(message["error"])
         elif "stream" in message:
             for line in str(message["stream"]).splitlines():
-                if line.strip():
-                    yield line.rstrip(), None
+                plain = _COLOUR.sub("", line).rstrip()
+                if plain:
+                    yield plain, None
         elif "status" in message:
             # Pull progress repeats itself many times a second; each layer's new status is said once.
             key = (str(message.get("id", "")), str(message["status"]))
@@ -100,7 +104,10 @@ def _lines(stream: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, str | Non
 
 def _failed(step: str, error: str, last: deque[str]) -> HarnessError:
     shown = "".join(f"\n    {line}" for line in last)
-    remedy = remedy_for(error) or "mend that step, or load a saved image with harness container load"
+    # A step that fills the disk fails like any other: its own last lines say why.
+    disk = "no space left"
+    full = remedy_for(disk) if any(disk in line.lower() for line in last) else None
+    remedy = remedy_for(error) or full or "mend that step, or load a saved image with harness container load"
     return HarnessError(f"build failed at {step}: {error.strip()}{shown}", remedy=remedy)
 
 
